@@ -1,0 +1,1 @@
+"""What answers a prompt: one module a back end; none knows git or the workbench."""

@@ -1,0 +1,1 @@
+"""Where candidates are made and measured: checkouts, seal, sandbox, scoring; knows no back end."""

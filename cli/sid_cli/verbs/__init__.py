@@ -1,0 +1,1 @@
+"""One module a verb of `sictl`, imported when that verb is typed."""

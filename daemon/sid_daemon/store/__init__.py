@@ -1,0 +1,1 @@
+"""What is kept: the journal, the views written from it, and the lock of the state directory."""
