@@ -1,0 +1,1 @@
+"""The tests, and three modules that they share: `repos`, `leaks` and the fixtures of `conftest`."""
