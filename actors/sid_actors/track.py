@@ -1,0 +1,98 @@
+"""What an agent may know of its run: the reading side of a track, as a protocol.
+
+The daemon provides it from the run's state and database; role actors and back ends read it. Nothing
+here writes, and nothing here decides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from sid_protocol.records import IterationHistory, Plan, ResearchBrief
+from sid_protocol.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One candidate of an earlier round.
+
+    Attributes:
+        iteration: Its round.
+        plan: Its plan, extra fields (such as a recipe) included.
+        score: Its measured score, or None.
+        won: Whether it was merged.
+        failure: Its failure's category and lesson, or None.
+    """
+
+    iteration: int
+    plan: Plan
+    score: float | None
+    won: bool
+    failure: str | None = None
+
+
+class Track(Protocol):
+    """Read access to one run, for agents."""
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+
+    @property
+    def repo(self) -> str:
+        """Absolute path of the repository."""
+
+    @property
+    def root(self) -> str:
+        """Absolute path of the track's root."""
+
+    @property
+    def topic(self) -> str:
+        """The topic's slug."""
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the current round."""
+
+    @property
+    def goal(self) -> str:
+        """`goal.md` as it was when the round began."""
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The user's own rules."""
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """All approach families, the custom ones last."""
+
+    @property
+    def sealed(self) -> tuple[str, ...]:
+        """Paths that no candidate may change, relative to the repository."""
+
+    @property
+    def ideas(self) -> tuple[str, ...]:
+        """The user's ideas taken for this round."""
+
+    @property
+    def brief(self) -> ResearchBrief | None:
+        """This round's brief, or None where research failed or is under way."""
+
+    @property
+    def streak_family(self) -> str | None:
+        """The family that won the last two rounds, which H002 bars, or None."""
+
+    @property
+    def winner_families(self) -> tuple[str | None, ...]:
+        """The winning family of each of the last rounds, oldest first; None is a round without."""
+
+    @property
+    def best_score(self) -> float | None:
+        """The incumbent's score."""
+
+    async def history(self, last: int) -> list[IterationHistory]:
+        """Return the last `last` recorded rounds, oldest first."""
+
+    async def attempts(self) -> list[Attempt]:
+        """Return every candidate of every recorded round, oldest first."""

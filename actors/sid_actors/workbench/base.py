@@ -1,0 +1,107 @@
+"""Where candidates are made and measured: protocols that know commits and trees, not machines.
+
+Role actors and the git-master hold these; the local implementation is beside this file, a pool of
+other machines can stand behind the same protocols. All runs of one decision go to one `Bench`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from sid_protocol.records import Category
+from sid_protocol.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected:
+    """What an executor left in its worktree.
+
+    Attributes:
+        commit: The commit of its edits (also of refused ones, for the archive), or None.
+        tree_changed: Whether there is any change at all.
+        diff_stat: For example `2 files changed, 5 insertions(+), 1 deletion(-)`.
+        changed_lines: Insertions and deletions together.
+        paths: The changed paths.
+        refusal: Why it cannot be measured: category and one line; None when it can.
+        findings: Warnings.
+    """
+
+    commit: str | None
+    diff_stat: str
+    changed_lines: int
+    paths: tuple[str, ...]
+    refusal: tuple[Category, str] | None = None
+    findings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchRun:
+    """One benchmark process, as it was: never a judgement.
+
+    Attributes:
+        score: The score, or None.
+        status: success, error or timeout.
+        category: Failure category where there is no score.
+        why: One line, with the command's own words where it failed.
+        raw: What it printed on stdout, capped, the cap said.
+    """
+
+    score: float | None
+    status: str
+    category: Category | None
+    why: str
+    sub_scores: dict[str, float]
+    raw: str
+    exit_code: int | None
+    started_at: str
+    wall_s: float
+    cpu_s: float
+    load1: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandRun:
+    """One guard or set-up command's end."""
+
+    command: str
+    passed: bool
+    output: str
+    timed_out: bool
+
+
+class Workbench(Protocol):
+    """Worktrees, views and commits of candidates."""
+
+    async def open_worktree(self, iteration: int, executor: str, base: str) -> str:
+        """Make (or make anew) the worktree and branch of a candidate at `base`; return its path.
+
+        Raises:
+            GitError: git failed, or something of the user's is in the way.
+        """
+
+    async def sealed_paths(self, worktree: str) -> tuple[str, ...]:
+        """Return the absolute sealed paths that exist in a worktree."""
+
+    async def collect(
+        self, iteration: int, executor: str, base: str, message: str, settings: Settings
+    ) -> Collected:
+        """Check and commit what is in the candidate's worktree; the branch points at the commit."""
+
+    async def view(self, commit: str) -> str:
+        """Return the path of a read-only checkout of `commit`, for agents that only read."""
+
+
+class Bench(Protocol):
+    """Runs the benchmark and other commands on exactly one tree."""
+
+    async def measure(self, tree: str, iteration: int, settings: Settings) -> BenchRun:
+        """Run the benchmark once in a clean checkout of `tree`; one at a time on a machine.
+
+        Raises:
+            BenchmarkError: it could not be run at all.
+            GitError: the checkout failed.
+        """
+
+    async def check(self, tree: str, command: str, iteration: int, settings: Settings) -> CommandRun:
+        """Run one guard command in a clean checkout of `tree`."""

@@ -1,0 +1,4 @@
+"""The words of sid: records, settings, events, commands and the RPC method table.
+
+Imports nothing, so that `ids`, `errors`, `jsonrpc` and `locations` stay usable without pydantic.
+"""

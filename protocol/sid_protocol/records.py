@@ -1,0 +1,535 @@
+"""The contracts: every JSON document that agents exchange and that a track's root holds.
+
+One class a contract. A reader accepts extra fields and keeps them; a writer adds fields only at the
+end. Field names are promises shared with other self-improve tools, so they change with the
+contracts page only. The JSON Schema of an agent's answer is made from these classes.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StringConstraints
+
+ANSWER_TEXT_LIMIT = 4000
+"""Longest text field taken from an agent, in characters: a plan is read by people."""
+
+
+def _no_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("must not hold a NUL character")
+    return text
+
+
+Text = Annotated[str, StringConstraints(max_length=ANSWER_TEXT_LIMIT), AfterValidator(_no_nul)]
+Line = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=ANSWER_TEXT_LIMIT, strip_whitespace=True),
+    AfterValidator(_no_nul),
+]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Verdict = Literal["pass", "fail"]
+StepStatus = Literal["pending", "in_progress", "completed", "failed", "skipped"]
+Step = Literal[
+    "research", "planning", "critic_review", "execution", "tournament", "recording", "stop_check"
+]
+RunStatus = Literal[
+    "idle",
+    "running",
+    "paused",
+    "user_stopped",
+    "target_reached",
+    "plateau",
+    "max_iterations",
+    "circuit_breaker",
+    "blocked",
+    "budget",
+    "failed",
+]
+Category = Literal[
+    "oom",
+    "timeout",
+    "regression",
+    "logic_error",
+    "scope_error",
+    "infrastructure",
+    "benchmark_parse_error",
+    "sealed_file_violation",
+]
+ResultStatus = Literal["success", "regression", "error", "timeout"]
+ReasonName = Literal[
+    "context_limit",
+    "tool_loop",
+    "stuck_on_permission",
+    "network_timeout",
+    "ambiguous_task",
+    "unknown",
+]
+FAMILIES = (
+    "architecture",
+    "training_config",
+    "data",
+    "infrastructure",
+    "optimization",
+    "testing",
+    "documentation",
+    "other",
+)
+STEPS: tuple[Step, ...] = (
+    "research",
+    "planning",
+    "critic_review",
+    "execution",
+    "tournament",
+    "recording",
+    "stop_check",
+)
+
+
+class Record(BaseModel):
+    """Base of all contracts: extra fields are kept, values are not changed after reading."""
+
+    model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
+
+
+# 1 Plan
+
+
+class PlanStep(Record):
+    """One change of one file."""
+
+    step: int = Field(ge=1)
+    file: Line
+    change: Line
+
+
+class ExpectedOutcome(Record):
+    """What the planner expects of the change."""
+
+    metric: Text = ""
+    estimated_impact: Text = ""
+    rationale: Text = ""
+    sub_score_expectations: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+class HistoryReference(Record):
+    """Which earlier rounds a plan builds on and which it avoids."""
+
+    builds_on: Text = "none"
+    avoids: Text = "none"
+
+
+class CriticReview(Record):
+    """The critic's review; binds."""
+
+    h001_hypothesis_count: Verdict
+    h002_family_streak: Verdict
+    h003_intra_round_diversity: Verdict
+    schema_valid: Verdict
+    history_aware: Verdict
+    verdict: Literal["approved", "rejected"]
+    rejection_reason: Text | None = None
+
+
+class ArchitectChecks(Record):
+    """The architect's six points."""
+
+    testability: Verdict
+    novelty: Verdict
+    scope: Verdict
+    target_files: Verdict
+    clarity: Verdict
+    expected_outcome: Verdict
+
+
+class ArchitectReview(Record):
+    """The architect's review; advice only."""
+
+    verdict: Literal["approve", "reject"]
+    feedback: Text = ""
+    structural_concerns: list[Text] = Field(default_factory=list, max_length=50)
+    checks: ArchitectChecks | None = None
+
+
+class PlanAnswer(Record):
+    """What a planner answers: one testable hypothesis."""
+
+    hypothesis: Line = Field(
+        description="One testable hypothesis: what to change, the expected effect, and why."
+    )
+    approach_family: Line = Field(description="The approach family of the change.")
+    target_files: list[Line] = Field(min_length=1, max_length=200)
+    steps: list[PlanStep] = Field(min_length=1, max_length=200)
+    expected_outcome: ExpectedOutcome = Field(default_factory=ExpectedOutcome)
+    history_reference: HistoryReference = Field(default_factory=HistoryReference)
+
+
+class Plan(PlanAnswer):
+    """Contract 1: a plan with its identity and reviews."""
+
+    plan_id: str
+    planner_id: str
+    round: int
+    critic_approved: bool = False
+    critic_review: CriticReview | None = None
+    architect_review: ArchitectReview | None = None
+
+
+# 7 Failure analysis, 13 Force-kill record, 2 Benchmark result
+
+
+class FailureAnalysis(Record):
+    """Contract 7: why a candidate is not a success, and what follows for later rounds."""
+
+    what: str
+    why: str
+    category: Category
+    lesson: str
+
+
+class ForceKill(Record):
+    """Contract 13: one agent that was killed, and the evidence for its reason."""
+
+    agent_id: str
+    role: str
+    iteration: int
+    reason: ReasonName
+    last_activity: str | None = None
+    last_tool: str | None = None
+    repeats: int = 0
+    waiting_in: str | None = None
+    snippet: str = Field(default="", max_length=200)
+    deadline_s: float
+    elapsed_s: float
+    processes_killed: int
+    at: str
+
+
+class Cost(Record):
+    """Tokens and money of one turn or the sum of several; None is unknown, never zero."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    usd: float | None = None
+
+
+class Durations(Record):
+    """Wall time of a candidate's two parts, in seconds."""
+
+    agent_s: float | None = None
+    benchmark_s: float | None = None
+
+
+class BenchmarkResult(Record):
+    """Contract 2: one a candidate."""
+
+    executor_id: str
+    plan_id: str
+    benchmark_score: float | None
+    benchmark_raw: str
+    status: ResultStatus
+    sub_scores: dict[str, float] = Field(default_factory=dict)
+    failure_analysis: FailureAnalysis | None = None
+    timestamp: str
+    measurement: dict[str, JsonValue] | None = None
+    force_kill: ForceKill | None = None
+    commit: str | None = None
+    diff_stat: str | None = None
+    cost: Cost = Field(default_factory=Cost)
+    durations: Durations = Field(default_factory=Durations)
+
+
+# 3 Research brief
+
+
+class Idea(Record):
+    """One idea of a brief."""
+
+    title: Line
+    source: Text = ""
+    evidence: Text = ""
+    approach_family: Line
+    confidence: Literal["high", "medium", "low"]
+    estimated_impact: Text = ""
+
+
+class BriefAnswer(Record):
+    """What the researcher answers."""
+
+    repo_analysis_summary: Line
+    ideas: list[Idea] = Field(min_length=3, max_length=10)
+
+
+class ResearchBrief(BriefAnswer):
+    """Contract 3: a brief with its identity."""
+
+    iteration: int
+    researcher_id: str = "researcher"
+
+
+# 4 Iteration history
+
+
+class Entrant(Record):
+    """A candidate as history tells of it."""
+
+    plan_id: str
+    score: float | None
+    approach_family: str
+    hypothesis: str
+    sub_scores: dict[str, float] = Field(default_factory=dict)
+
+
+class Loser(Entrant):
+    """A candidate that did not win, and why."""
+
+    failure_analysis: FailureAnalysis | None = None
+
+
+class RejectedPlan(Record):
+    """A plan that was not executed, and why."""
+
+    plan_id: str
+    approach_family: str
+    hypothesis: str
+    rejection_reason: str
+
+
+class AgentFailure(Record):
+    """An agent's turn that failed: what it was, which attempt, and what came of it."""
+
+    agent_id: str
+    role: str
+    attempt: int
+    why: str
+    at: str
+
+
+class Evidence(Record):
+    """Claim, command, output and verdict: what a reader can run again."""
+
+    claim: str
+    command: str
+    output: str
+    verdict: str
+
+
+class IterationHistory(Record):
+    """Contract 4: one round, for good."""
+
+    iteration: int
+    baseline_score: float | None
+    winner: Entrant | None
+    losers: list[Loser]
+    research_brief_id: str
+    rejected_plans: list[RejectedPlan] = Field(default_factory=list)
+    force_kills: list[ForceKill] = Field(default_factory=list)
+    agent_failures: list[AgentFailure] = Field(default_factory=list)
+    evidence: list[Evidence] = Field(default_factory=list)
+    started_at: str = ""
+    ended_at: str = ""
+
+
+# 5 Visualization
+
+
+class RawEntry(Record):
+    """Contract 5: one candidate of `tracking/raw_data.json`."""
+
+    iteration: int
+    plan_id: str
+    benchmark_score: float | None
+    is_winner: bool
+    approach_family: str
+    sub_scores: dict[str, float] = Field(default_factory=dict)
+    measurement: dict[str, JsonValue] | None = None
+
+
+# 8 Iteration state
+
+
+class ResearchState(Record):
+    """The research step."""
+
+    status: StepStatus = "pending"
+    output_path: str | None = None
+    completed_at: str | None = None
+
+
+class PlannerState(Record):
+    """One planner's part of the planning step."""
+
+    status: StepStatus = "pending"
+    output_path: str | None = None
+    critic_approved: bool | None = None
+
+
+class PlanningState(Record):
+    """The planning step."""
+
+    status: StepStatus = "pending"
+    plans: dict[str, PlannerState] = Field(default_factory=dict)
+    approved_count: int = 0
+    completed_at: str | None = None
+
+
+class ExecutorState(Record):
+    """One executor's part of the execution step."""
+
+    status: StepStatus = "pending"
+    plan_id: str = ""
+    output_path: str | None = None
+    benchmark_score: float | None = None
+
+
+class ExecutionState(Record):
+    """The execution step."""
+
+    status: StepStatus = "pending"
+    executors: dict[str, ExecutorState] = Field(default_factory=dict)
+    completed_at: str | None = None
+
+
+class TournamentState(Record):
+    """The tournament step."""
+
+    status: StepStatus = "pending"
+    winner: str | None = None
+    winner_score: float | None = None
+    completed_at: str | None = None
+
+
+class RecordingState(Record):
+    """The recording step."""
+
+    status: StepStatus = "pending"
+    history_path: str | None = None
+    visualization_updated: bool = False
+    cleanup_done: bool = False
+
+
+class IterationState(Record):
+    """Contract 8: where the current round is."""
+
+    iteration: int
+    status: Literal["in_progress", "completed", "failed", "interrupted"]
+    current_step: Step
+    started_at: str
+    updated_at: str
+    research: ResearchState = Field(default_factory=ResearchState)
+    planning: PlanningState = Field(default_factory=PlanningState)
+    execution: ExecutionState = Field(default_factory=ExecutionState)
+    tournament: TournamentState = Field(default_factory=TournamentState)
+    recording: RecordingState = Field(default_factory=RecordingState)
+    user_ideas_consumed: list[str] = Field(default_factory=list)
+
+
+# 9 Merge report
+
+
+class MergedWinner(Record):
+    """The winner of a round, as merged."""
+
+    executor_id: str
+    branch: str
+    hypothesis: str
+    score_before: float | None
+    score_after: float | None
+    sub_scores: dict[str, float] = Field(default_factory=dict)
+
+
+class MergeReport(Record):
+    """Contract 9: what a round's tournament did."""
+
+    iteration: int
+    goal_slug: str
+    winner: MergedWinner | None
+    archived: list[str]
+    regressions_detected: bool = False
+    re_benchmark_score: float | None = None
+    status: Literal["merged", "no_improvement", "no_winner", "all_rejected", "blocked"]
+    reason: str | None = None
+    measurement: dict[str, JsonValue] | None = None
+
+
+# 10 Agent settings, 12 Events, 16 Baseline
+
+
+class AgentSettings(Record):
+    """Contract 10: a run's counters and status, as other tools read them."""
+
+    trust_confirmed: bool = False
+    si_setting_goal: bool = False
+    si_setting_benchmark: bool = False
+    si_setting_harness: bool = False
+    iterations: int = 0
+    best_score: float | None = None
+    current_milestone: str | None = None
+    current_phase: str | None = None
+    plateau_consecutive_count: int = 0
+    circuit_breaker_count: int = 0
+    status: RunStatus = "idle"
+    goal_slug: str = ""
+    measurement: dict[str, JsonValue] | None = None
+
+
+class TrackEventDetails(Record):
+    """What changed, from what to what, and by whose hand."""
+
+    field: str
+    old_value: JsonValue = None
+    new_value: JsonValue = None
+    source: str = "user"
+
+
+class TrackEvent(Record):
+    """Contract 12: one entry of `tracking/events.json`."""
+
+    timestamp: str
+    event_type: Literal["config_change", "phase_transition", "audit"]
+    iteration: int
+    details: dict[str, Any]
+
+
+class Baseline(Record):
+    """Contract 16: the score that everything is held against."""
+
+    baseline_score: float
+    recorded_at: str
+    samples: list[float]
+    commit: str
+    benchmark_command: str
+
+
+class ResultRow(Record):
+    """Contract 14: one row of `tracking/results.tsv`."""
+
+    iteration: int
+    commit: str
+    metric: float | None
+    delta: float | None
+    guard: Literal["pass", "fail", "-"]
+    status: Literal[
+        "baseline", "keep", "keep (reworked)", "discard", "crash", "no-op", "metric-error"
+    ]
+    description: str
+
+
+def agent_schema(role: str) -> dict[str, Any] | None:
+    """Return the JSON Schema that a role's answer must meet; None for an executor (free text).
+
+    Args:
+        role: `researcher`, `planner`, `architect`, `critic` or `executor`.
+
+    Raises:
+        KeyError: there is no such role.
+    """
+    models: dict[str, type[Record] | None] = {
+        "researcher": BriefAnswer,
+        "planner": PlanAnswer,
+        "architect": ArchitectReview,
+        "critic": CriticReview,
+        "executor": None,
+    }
+    model = models[role]
+    return model.model_json_schema() if model is not None else None
