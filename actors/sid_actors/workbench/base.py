@@ -73,8 +73,16 @@ class CommandRun:
 class Workbench(Protocol):
     """Worktrees, views and commits of candidates."""
 
-    async def open_worktree(self, iteration: int, executor: str, base: str) -> str:
-        """Make (or make anew) the worktree and branch of a candidate at `base`; return its path.
+    async def open_worktree(
+        self, iteration: int, executor: str, base: str, start: str | None = None
+    ) -> str:
+        """Make (or make anew) the worktree and branch of a candidate; return its path.
+
+        Args:
+            iteration: The round.
+            executor: For example `executor_1`.
+            base: The commit of the improvement branch that the candidate is a change of.
+            start: Where the worktree begins instead of at `base`: a candidate's commit that is reworked.
 
         Raises:
             GitError: git failed, or something of the user's is in the way.
