@@ -1,0 +1,111 @@
+"""Where things are: socket, state, settings of the daemon, and the root of a track.
+
+The table "Names and places" of the interfaces page as pure functions. Environment, home and the
+question whether a folder exists are arguments, so nothing here looks at the machine. Free of
+pydantic: the everyday verbs of the command line import it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from sid_protocol.errors import UsageError
+from sid_protocol.ids import topic_slug
+
+SOCKET_PATH_LIMIT_BYTES = 107
+"""Longest path of a Unix socket: `sun_path` holds 108 bytes with its NUL."""
+
+_FLAT_MARKS = ("config", "state")
+
+
+def socket_path(env: Mapping[str, str], home: str) -> str:
+    """Return where the daemon listens.
+
+    Args:
+        env: The environment: `SID_SOCKET`, then `XDG_RUNTIME_DIR` decide.
+        home: The user's home directory.
+
+    Raises:
+        UsageError: the path is relative or too long for a Unix socket.
+    """
+    own = _own(env, "SID_SOCKET")
+    if own:
+        return checked_socket_path(own)
+    runtime = _xdg(env, "XDG_RUNTIME_DIR")
+    return checked_socket_path(f"{runtime}/sid/sid.sock" if runtime else f"{home}/.local/state/sid/sid.sock")
+
+
+def checked_socket_path(path: str) -> str:
+    """Return the path of a Unix socket if the kernel takes it.
+
+    Raises:
+        UsageError: it is longer than 107 bytes.
+    """
+    length = len(path.encode("utf-8", "surrogateescape"))
+    if length > SOCKET_PATH_LIMIT_BYTES:
+        raise UsageError(
+            f"the socket's path is {length} bytes long, at most {SOCKET_PATH_LIMIT_BYTES} are possible: {path}",
+            hint="set SID_SOCKET to a shorter path",
+        )
+    return path
+
+
+def state_dir(env: Mapping[str, str], home: str) -> str:
+    """Return the folder of the daemon's state: `SID_STATE_DIR`, else `XDG_STATE_HOME`/sid.
+
+    Raises:
+        UsageError: `SID_STATE_DIR` is relative.
+    """
+    base = _xdg(env, "XDG_STATE_HOME") or f"{home}/.local/state"
+    return _own(env, "SID_STATE_DIR") or f"{base}/sid"
+
+
+def config_path(env: Mapping[str, str], home: str) -> str:
+    """Return the daemon's settings file: `SID_CONFIG`, else `XDG_CONFIG_HOME`/sid/sid.toml.
+
+    Raises:
+        UsageError: `SID_CONFIG` is relative.
+    """
+    base = _xdg(env, "XDG_CONFIG_HOME") or f"{home}/.config"
+    return _own(env, "SID_CONFIG") or f"{base}/sid/sid.toml"
+
+
+def track_root(repo: str, topic: str | None, root: str | None, is_dir: Callable[[str], bool]) -> str:
+    """Return the root of one track in a target repository.
+
+    Args:
+        repo: Absolute path of the repository.
+        topic: The topic asked for, or None.
+        root: The root asked for (absolute), or None; wins over everything.
+        is_dir: Whether a path is an existing folder.
+
+    Returns:
+        The existing root that the table prefers, else where a new one belongs. A flat
+        `.omc/self-improve/` is one that holds `config/` or `state/` itself, not only topics.
+    """
+    if root:
+        return root
+    slug = topic_slug(topic or "")
+    own, flat = f"{repo}/.sid/topics/{slug}", f"{repo}/.omc/self-improve"
+    for candidate in (own, f"{flat}/topics/{slug}"):
+        if is_dir(candidate):
+            return candidate
+    if not topic and any(is_dir(f"{flat}/{mark}") for mark in _FLAT_MARKS):
+        return flat
+    return own
+
+
+def _own(env: Mapping[str, str], name: str) -> str:
+    value = env.get(name, "")
+    if value and not value.startswith("/"):
+        raise UsageError(
+            f"{name} must be an absolute path, not {value!r}",
+            hint="daemon and client stand in different folders",
+        )
+    return value
+
+
+def _xdg(env: Mapping[str, str], name: str) -> str:
+    # The XDG base directory rules: a relative value is invalid and is to be ignored.
+    value = env.get(name, "")
+    return value.rstrip("/") if value.startswith("/") else ""
