@@ -63,7 +63,7 @@ install: ## put sid and sictl on PATH for this user, with shell completion
 	@ln -sf "$(DATA)/sid/venv/bin/sid" "$(DATA)/sid/venv/bin/sictl" "$(LINKS)/"
 	@set -e; completion() { mkdir -p "$${2%/*}"; "$(LINKS)/sictl" completion "$$1" > "$$2"; }; \
 	  completion bash "$(BASH_COMPLETION)"; completion zsh "$(ZSH_COMPLETION)"; completion fish "$(FISH_COMPLETION)"
-	@echo "installed: $(LINKS)/sid, $(LINKS)/sictl and completions (zsh: put $(dir $(ZSH_COMPLETION)) in fpath)"
+	@echo "installed: $(LINKS)/sid, $(LINKS)/sictl and completions (zsh: put $(DATA)/zsh/site-functions in fpath)"
 	@case ":$$PATH:" in *":$(LINKS):"*) ;; \
 	  *) echo 'not on PATH yet; add to your shell profile: export PATH="$$HOME/.local/bin:$$PATH"' ;; esac
 
@@ -72,7 +72,7 @@ uninstall: ## take away what `make install` put there; runs and settings stay
 	@rm -f "$(LINKS)/sid" "$(LINKS)/sictl" "$(BASH_COMPLETION)" "$(ZSH_COMPLETION)" "$(FISH_COMPLETION)"
 
 wheelhouse: .venv/.run ## collect every wheel, so that a machine without a network can `make` too
-	$(PYTHON) -m pip --python $(BIN)/python download --quiet --dest wheelhouse \
+	@$(PYTHON) -m pip --python $(BIN)/python download --quiet --dest wheelhouse \
 	  --constraint constraints.txt hatchling editables $(EVERYTHING)
 
 clean: ## remove the environment and every cache

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.leaks import MARKER, Snapshot
 from tests.repos import Repo
@@ -27,6 +28,10 @@ from tests.repos import Repo
 FOREIGN = ("ANTHROPIC_", "CLAUDE", "GIT_", "LISTEN_", "SID_", "WATCHDOG_", "XDG_", "DBUS_")
 FOREIGN_NAMES = ("NOTIFY_SOCKET", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "PAGER", "EDITOR", "VISUAL")
 _numbers = itertools.count(1)
+
+# A property is about values, not about how busy the machine is.
+settings.register_profile("sid", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.load_profile("sid")
 
 
 class MakeRepo(Protocol):
