@@ -10,6 +10,8 @@ LINKS := $(HOME)/.local/bin
 BASH_COMPLETION := $(DATA)/bash-completion/completions/sictl
 ZSH_COMPLETION := $(DATA)/zsh/site-functions/_sictl
 FISH_COMPLETION := $(CONFIG)/fish/completions/sictl.fish
+# 114 wants every function with `task_status` listed here; who forgets `nursery.start` waits for ever, and a test sees it.
+ASYNC_FLAGS := --disable=ASYNC114
 # A folder `wheelhouse` (see that target) stands in for the package index.
 OFFLINE := $(if $(wildcard wheelhouse),--no-index --find-links wheelhouse)
 EVERYTHING := '.[dev,charts]'
@@ -31,7 +33,7 @@ test: lint types arch ## everything a change must pass: lint, types, import law,
 lint: .venv/.dev ## style, formatting, structured concurrency
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/flake8-async $$(find $(CODE) tests -name '*.py')
+	$(BIN)/flake8-async $(ASYNC_FLAGS) $$(grep -rlE --include='*.py' '\b(async|trio|anyio)\b' $(CODE) tests)
 
 types: .venv/.dev ## mypy, strict
 	$(BIN)/mypy
