@@ -63,18 +63,20 @@ class Supervisor:
         specs: The children to begin with, in their order of start.
         intensity: How many crashes are borne in which time.
         works: All work that has not ended.
+        started: Set when the children of `specs` are there.
     """
 
     outbox: trio.MemorySendChannel[Any]
     specs: Iterable[ChildSpec] = ()
     intensity: Intensity = field(default_factory=Intensity)
     works: WorkRegistry = field(default_factory=WorkRegistry)
+    started: trio.Event = field(default_factory=trio.Event)
     _children: dict[str, _Child] = field(default_factory=dict)
     _nursery: trio.Nursery | None = None
     _failure: RestartIntensityExceeded | None = None
     _until_stopped: trio.CancelScope = field(default_factory=trio.CancelScope)
 
-    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(self) -> None:
         """Start the children and keep them until `stop` or cancellation; then end them, last started first.
 
         When it returns or raises, no child and no process of one is left.
@@ -89,7 +91,7 @@ class Supervisor:
                     try:
                         for spec in self.specs:
                             self.start_child(spec)
-                        task_status.started()
+                        self.started.set()
                         await trio.sleep_forever()
                     finally:
                         self._nursery = None

@@ -89,7 +89,8 @@ async def running(*specs: dict[str, Any], **options: Any) -> AsyncIterator[Runni
     children = [ChildSpec(factory=partial(Scripted, world=world), **spec) for spec in specs]
     supervisor = Supervisor(outbox=outbox, specs=children, **options)
     async with trio.open_nursery() as nursery:
-        await nursery.start(supervisor.run)
+        nursery.start_soon(supervisor.run)
+        await supervisor.started.wait()
         with up:
             yield Running(supervisor, up, world)
             supervisor.stop()
@@ -217,7 +218,8 @@ async def test_cancelling_the_supervisor_ends_children_in_reverse_order_too(auto
     children = [ChildSpec(name=name, factory=partial(Scripted, world=world)) for name in "abc"]
     supervisor = Supervisor(outbox=outbox, specs=children)
     async with trio.open_nursery() as nursery:
-        await nursery.start(supervisor.run)
+        nursery.start_soon(supervisor.run)
+        await supervisor.started.wait()
         work = supervisor.tell("b", command("wait"))
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
