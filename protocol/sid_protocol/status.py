@@ -1,0 +1,332 @@
+"""What the daemon tells of itself and of its runs: the results of the RPC methods.
+
+Made by the daemon's methods, read by `sictl` (as plain JSON) and by other programs. Field names are
+promises of the interfaces page; new fields are added at the end and have a default, so that an older
+reader goes on working. No decision is made here.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from sid_protocol.records import (
+    BenchmarkResult,
+    IterationHistory,
+    MergeReport,
+    Plan,
+    ResearchBrief,
+    RunStatus,
+    Step,
+)
+
+Interval = tuple[float | None, float | None]
+"""Low and high end in score units; an end that is not known is null."""
+
+
+class Result(BaseModel):
+    """Base of all results: frozen, nothing unknown, built when first used."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
+
+
+class Empty(Result):
+    """Nothing to tell but that it is done."""
+
+
+class DaemonInfo(Result):
+    """The daemon itself."""
+
+    version: str
+    protocol: int = Field(description="Grows when a method or a field changes its meaning.")
+    pid: int
+    uptime_s: float
+    runs: int = Field(description="Runs that are active now (running or paused).")
+    state_dir: str = ""
+    socket: str = ""
+
+
+# One run
+
+
+class ActorRow(Result):
+    """One actor of a round and what it is doing."""
+
+    id: str
+    role: str
+    state: str = Field(description="waiting, working, benchmark, done, failed, killed or rejected.")
+    doing: str = Field(description="The last activity seen, one line.")
+    idle_s: float | None = Field(description="Since the last activity; null before the first.")
+    left_s: float | None = Field(description="To its hard deadline; null if it is at no work.")
+    family: str | None
+    score: float | None
+
+
+class Counters(Result):
+    """The counters that can end a run, each beside its limit."""
+
+    plateau: int = 0
+    plateau_window: int
+    circuit_breaker: int = 0
+    circuit_breaker_threshold: int
+    blocked: int = 0
+    blocked_limit: int
+    force_kills: int = Field(default=0, description="In this round.")
+    kill_threshold: int
+
+
+class Spend(Result):
+    """One kind of cost: what is spent (null: not known) and the cap (null: no limit)."""
+
+    spent: float | None = None
+    limit: float | None = None
+
+
+class BudgetRow(Result):
+    """What the run has cost so far."""
+
+    usd: Spend = Spend()
+    tokens: Spend = Spend()
+    calls: Spend = Spend()
+    wall_s: Spend = Spend()
+
+
+class RunRow(Result):
+    """One run, as `run.list` and `run.status` tell of it."""
+
+    run_id: str
+    repo: str
+    topic: str
+    root: str
+    status: RunStatus
+    iteration: int = Field(description="The round under way or last begun; 0 before the first.")
+    max_iterations: int
+    current_step: Step | None
+    best_score: float | None
+    baseline: float | None
+    interval: Interval | None = Field(description="Of `best_score`; null where it is exact.")
+    counters: Counters
+    budget: BudgetRow
+    actors: list[ActorRow]
+    reason: str | None = Field(default=None, description="Why it ended or waits, one line.")
+    goal_slug: str = ""
+    target_branch: str = ""
+    sandbox: str = Field(default="", description="How jobs are contained, or why they are not.")
+    notes: list[str] = Field(default_factory=list, description="What the user should know, a line each.")
+    metric: str = "primary"
+    direction: Literal["higher_is_better", "lower_is_better"] = "higher_is_better"
+    target: float | None = None
+
+
+class RunList(Result):
+    """Every run that the daemon knows, active ones first."""
+
+    runs: list[RunRow]
+
+
+class RunStatusResult(Result):
+    """The status after a request."""
+
+    status: RunStatus
+
+
+# Set-up and start
+
+
+class GoalScore(Result):
+    """How clear one dimension of the goal is, and what to ask about it."""
+
+    dimension: Literal["objective", "metric", "target", "scope"]
+    score: int = Field(ge=0, le=100)
+    question: str
+
+
+class BenchmarkFound(Result):
+    """A test or benchmark that the repository already has, and how it would be run."""
+
+    command: str
+    format: str
+    why: str
+
+
+class BaselineReport(Result):
+    """What three runs of the benchmark gave."""
+
+    score: float
+    samples: list[float]
+    spread_pct: float = Field(description="(max - min) / mean, in percent.")
+    deterministic: bool
+
+
+class InitResult(Result):
+    """Where set-up stands: complete when `run_id` is there and `missing` is empty."""
+
+    run_id: str | None
+    root: str
+    missing: list[str] = Field(description="Flags still needed, such as `--benchmark`.")
+    repo: str = ""
+    topic: str = "default"
+    sealed: list[str] = Field(default_factory=list, description="Files that no candidate may change.")
+    baseline: BaselineReport | None = None
+    trusted: bool = False
+    trusts: dict[str, JsonValue] = Field(
+        default_factory=dict, description="The settings that trust covers, as they would be trusted."
+    )
+    goal: list[GoalScore] = Field(default_factory=list, description="Weakest first.")
+    found: list[BenchmarkFound] = Field(default_factory=list, description="Best first.")
+    took_over: bool = Field(default=False, description="An existing track goes on.")
+    notes: list[str] = Field(default_factory=list)
+
+
+class StartResult(Result):
+    """A run that is active now, or (`ended`) one that had nothing left to do."""
+
+    run_id: str
+    resumed: bool
+    status: RunStatus = "running"
+
+
+# What happened
+
+
+class RoundSummary(Result):
+    """One round as a row of the history."""
+
+    iteration: int
+    status: str = Field(description="As in the merge report: merged, no_improvement, no_winner, …")
+    baseline_score: float | None = Field(description="The best score before the round.")
+    score: float | None = Field(description="The winner's score.")
+    delta: float | None = Field(description="`score` minus `baseline_score`.")
+    family: str | None = None
+    hypothesis: str | None = None
+    commit: str | None = None
+    candidates: int = 0
+    rejected: int = 0
+    force_kills: int = 0
+    started_at: str = ""
+    ended_at: str = ""
+    duration_s: float | None = None
+    reason: str | None = None
+
+
+class HistoryResult(Result):
+    """Rounds in their order, and where to go on reading."""
+
+    rounds: list[RoundSummary]
+    next: int | None = Field(description="`since` of the next page; null at the end.")
+
+
+class RoundResult(Result):
+    """One round whole."""
+
+    summary: RoundSummary
+    brief: ResearchBrief | None = None
+    plans: list[Plan] = Field(default_factory=list)
+    results: list[BenchmarkResult] = Field(default_factory=list)
+    history: IterationHistory | None = Field(default=None, description="Null while it is under way.")
+    merge_report: MergeReport | None = None
+    tags: dict[str, str] = Field(default_factory=dict, description="Executor → tag of a candidate that lost.")
+    notes: list[str] = Field(default_factory=list)
+
+
+class SummaryResult(Result):
+    """The summary at a run's end: the promised lines, and the same as data."""
+
+    text: str
+    fields: dict[str, JsonValue]
+
+
+# Settings, diff, apply, views
+
+
+class SettingRow(Result):
+    """One setting and where its value comes from."""
+
+    key: str
+    value: JsonValue
+    default: JsonValue
+    source: str = Field(description="default, settings.json, or where else it was set.")
+
+
+class SettingChange(Result):
+    """What a change of a setting did."""
+
+    key: str
+    old: JsonValue
+    new: JsonValue
+    from_round: int | None = Field(description="The first round it holds for, if a run is active.")
+
+
+class ConfigResult(Result):
+    """The settings asked for, after the change."""
+
+    settings: list[SettingRow]
+    changed: SettingChange | None = None
+
+
+class DiffResult(Result):
+    """What the improvement branch changes against the target branch."""
+
+    diff: str = Field(description="Unified; cut at a whole line if `truncated`.")
+    base: str = Field(description="Commit of the target branch.")
+    head: str = Field(description="Commit of the improvement branch.")
+    stat: str
+    branch: str = ""
+    target_branch: str = ""
+    commits: int = 0
+    truncated: bool = False
+
+
+class ApplyResult(Result):
+    """What `apply` did, or, without confirmation, would do."""
+
+    applied: bool
+    diff: str
+    stat: str
+    undo: str | None = Field(description="The one command that takes it back.")
+    target_branch: str = ""
+    before: str = Field(default="", description="Commit of the target branch before.")
+    after: str = Field(default="", description="Commit of the target branch after; empty if unchanged.")
+    fast_forward: bool = False
+    notes: list[str] = Field(default_factory=list)
+
+
+class PlotResult(Result):
+    """The step chart with every candidate."""
+
+    format: Literal["png", "svg"]
+    data: str = Field(description="The file's bytes in base64.")
+    path: str | None = Field(default=None, description="Where a copy lies among the track's views.")
+
+
+class ExportResult(Result):
+    """Every view was written again."""
+
+    root: str
+    files: list[str] = Field(description="Absolute paths.")
+
+
+# The log
+
+
+class SubscriptionResult(Result):
+    """A subscription to the log."""
+
+    subscription: int
+    cursor: int = Field(description="Records after this one follow.")
+
+
+class LogRecordNotice(Result):
+    """`log.record`: one record of the log."""
+
+    subscription: int
+    cursor: int
+    record: dict[str, JsonValue]
+
+
+class LogDroppedNotice(Result):
+    """`log.dropped`: so many records were lost to this subscriber."""
+
+    subscription: int
+    count: int
