@@ -148,6 +148,20 @@ class CloseRound(Command):
     merged: bool
 
 
+class ReturnIdeas(Command):
+    """Put the user's ideas back in front of `idea.md`: no planner produced a plan."""
+
+    kind: Literal["return_ideas"] = "return_ideas"
+    ideas: tuple[str, ...]
+
+
+class Halt(Command):
+    """End work that nobody needs any more, without a force-kill record."""
+
+    kind: Literal["halt"] = "halt"
+    target: str
+
+
 class Inspect(Command):
     """Take evidence of what a straggler is doing."""
 
@@ -176,6 +190,8 @@ AnyCommand = Annotated[
     | BuildMerge
     | AdvanceBranch
     | CloseRound
+    | ReturnIdeas
+    | Halt
     | Inspect
     | Kill,
     Field(discriminator="kind"),

@@ -312,6 +312,18 @@ class RoundClosed(Event):
     """Push and pull request: what was done or skipped."""
 
 
+class IdeasReturned(Event):
+    """The user's ideas stand in `idea.md` again."""
+
+    kind: Literal["ideas_returned"] = "ideas_returned"
+
+
+class WorkHalted(Event):
+    """The work of `cause` has ended unfinished, because nobody needs it."""
+
+    kind: Literal["work_halted"] = "work_halted"
+
+
 # Stragglers
 
 
@@ -398,6 +410,8 @@ AnyEvent = Annotated[
     | BranchAdvanced
     | BranchMoved
     | RoundClosed
+    | IdeasReturned
+    | WorkHalted
     | DeadlinePassed
     | EvidenceTaken
     | AgentKilled,

@@ -30,9 +30,7 @@ Line = Annotated[
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Verdict = Literal["pass", "fail"]
 StepStatus = Literal["pending", "in_progress", "completed", "failed", "skipped"]
-Step = Literal[
-    "research", "planning", "critic_review", "execution", "tournament", "recording", "stop_check"
-]
+Step = Literal["research", "planning", "critic_review", "execution", "tournament", "recording", "stop_check"]
 RunStatus = Literal[
     "idle",
     "running",
@@ -509,9 +507,7 @@ class ResultRow(Record):
     metric: float | None
     delta: float | None
     guard: Literal["pass", "fail", "-"]
-    status: Literal[
-        "baseline", "keep", "keep (reworked)", "discard", "crash", "no-op", "metric-error"
-    ]
+    status: Literal["baseline", "keep", "keep (reworked)", "discard", "crash", "no-op", "metric-error"]
     description: str
 
 

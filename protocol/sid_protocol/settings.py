@@ -40,9 +40,7 @@ def _threshold(value: object) -> object:
     return value
 
 
-Threshold = Annotated[
-    Annotated[float, Field(ge=0, allow_inf_nan=False)] | str, BeforeValidator(_threshold)
-]
+Threshold = Annotated[Annotated[float, Field(ge=0, allow_inf_nan=False)] | str, BeforeValidator(_threshold)]
 Seconds = Annotated[float, Field(gt=0, le=31_536_000, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 Command = Annotated[str, Field(max_length=100_000)]
@@ -76,9 +74,7 @@ class Scope(Group):
     include: list[str] = Field(["**"], description="everything that is not sealed")
     exclude: list[str] = Field([], description="nothing more is out of scope")
     max_files: Count | None = Field(None, description="no cap on the number of changed files")
-    on_violation: Literal["reject", "warn"] = Field(
-        "reject", description="scope is enforced, not asked for"
-    )
+    on_violation: Literal["reject", "warn"] = Field("reject", description="scope is enforced, not asked for")
 
 
 class Limits(Group):
@@ -146,9 +142,7 @@ class Budget(Group):
     tokens: Count | None = Field(None, description="no limit in tokens")
     wall_s: Seconds | None = Field(None, description="no limit in seconds")
     calls: Count | None = Field(None, description="no limit in model calls")
-    usd_per_round: Annotated[float, Field(ge=0)] | None = Field(
-        None, description="no limit a round"
-    )
+    usd_per_round: Annotated[float, Field(ge=0)] | None = Field(None, description="no limit a round")
 
 
 class Settings(Group):
@@ -214,9 +208,7 @@ class Settings(Group):
         {}, description="each detector's own default"
     )
     score_bounds: (
-        Annotated[
-            list[Annotated[float, Field(allow_inf_nan=False)]], Field(min_length=2, max_length=2)
-        ]
+        Annotated[list[Annotated[float, Field(allow_inf_nan=False)]], Field(min_length=2, max_length=2)]
         | None
     ) = Field(None, description="any finite score is possible")
     score_token: bool = Field(False, description="the benchmark need not echo a token")

@@ -1,0 +1,64 @@
+"""How long an agent's turn may take, and which clock runs out next.
+
+Pure. The conductor sleeps to `next_expiry` and reports what passed; the round machine decides what follows.
+Only agents' turns have these clocks: a benchmark, a guard and a set-up command end at their own deadline
+inside their job, as an ordinary outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from sid_protocol.commands import AgentCommand, RunPlan, role_of
+from sid_protocol.settings import Settings
+
+Clock = Literal["hard", "idle"]
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """One agent's turn under way; times of any one clock, in seconds.
+
+    Attributes:
+        command_id: Which.
+        started: When it was dispatched.
+        last_seen: Its last sign of life, or None before the first.
+        hard_s: Its hard limit.
+        idle_s: Its idle limit, or None.
+    """
+
+    command_id: str
+    started: float
+    last_seen: float | None
+    hard_s: float
+    idle_s: float | None
+
+    @property
+    def expiry(self) -> tuple[float, Clock]:
+        """When its first clock runs out, and which one that is."""
+        hard = self.started + self.hard_s
+        if self.idle_s is None or self.last_seen is None:
+            return hard, "hard"
+        idle = self.last_seen + self.idle_s
+        return (idle, "idle") if idle < hard else (hard, "hard")
+
+
+def hard_s(command: AgentCommand, settings: Settings) -> float:
+    """Return the hard limit of a command's turn, in seconds."""
+    return float(getattr(settings.deadlines, role_of(command)))
+
+
+def idle_s(command: AgentCommand, settings: Settings) -> float | None:
+    """Return the idle limit of a command's turn, in seconds; only executors have one."""
+    return settings.deadlines.executor_idle if isinstance(command, RunPlan) else None
+
+
+def next_expiry(watched: Iterable[Watched]) -> tuple[float, str, Clock] | None:
+    """Return `(when, command id, clock)` of the clock that runs out first; None where none runs."""
+    expiries = [(*one.expiry, one.command_id) for one in watched]
+    if not expiries:
+        return None
+    when, clock, command_id = min(expiries)
+    return when, command_id, clock

@@ -1,0 +1,257 @@
+"""One candidate, from an approved plan to its first score.
+
+Part of the round machine; pure. States of an execution:
+
+    waiting → running → guarding → measuring → done
+                 ^          |
+                 +--rework--+   (a red guard, at most twice, with its output)
+
+A failed agent's turn is repeated once; a force-killed one is not. `done` holds a score or a failure.
+"""
+
+from __future__ import annotations
+
+from sid_daemon.core.selection import RunResult
+from sid_daemon.core.state import Execution
+from sid_daemon.core.turn import Turn
+from sid_protocol import ids
+from sid_protocol.commands import Halt, Measure, RunGuards, RunPlan
+from sid_protocol.events import (
+    AgentKilled,
+    CandidateCommitted,
+    CandidateRefused,
+    GuardsDone,
+    RunMeasured,
+)
+from sid_protocol.records import Category, Cost, FailureAnalysis, ForceKill, Plan, ResultStatus
+
+ATTEMPTS = 2
+REWORKS = 2
+RAW_LIMIT = 16_384
+"""Characters of a benchmark's output that are kept with its result."""
+LESSONS: dict[Category, str] = {
+    "oom": "Try a smaller variant: the change needs more memory than there is.",
+    "timeout": "Avoid this, or bound it: it did not end within its deadline.",
+    "regression": "Do not repeat this change: it made the measured result worse.",
+    "logic_error": "Check that the change runs and does what the plan says.",
+    "scope_error": "Change only files that are in scope.",
+    "infrastructure": "Not the plan's fault: it may be tried again.",
+    "benchmark_parse_error": "Keep the program's output as the benchmark expects it.",
+    "sealed_file_violation": "Never touch a sealed file: improve the program, not its judge.",
+}
+
+
+def start_execution(turn: Turn, plan: Plan) -> None:
+    """Put an approved plan on the book, and begin it if an executor is free."""
+    executor = ids.executor_id(ids.planner_number(plan.planner_id))
+    execution = Execution(executor=executor, plan=plan, base=turn.round.head)
+    turn.set_round(executions={**turn.round.executions, executor: execution})
+    fill_executors(turn)
+
+
+def fill_executors(turn: Turn) -> None:
+    """Begin waiting executions, as many at once as the settings allow."""
+    cap = turn.state.settings.max_parallel_executors
+    if turn.round.blocked:
+        return
+    for execution in list(turn.round.executions.values()):
+        running = sum(1 for other in turn.round.executions.values() if other.status == "running")
+        if cap is not None and running >= cap:
+            return
+        if execution.status == "waiting":
+            _run(turn, execution, 1)
+
+
+def _run(turn: Turn, execution: Execution, attempt: int, guard_output: str = "") -> None:
+    iteration = turn.round.iteration
+    turn.set_execution(execution.executor, status="running")
+    turn.issue(
+        RunPlan(
+            id=f"r{iteration}.run.{execution.executor}.{execution.reworks}.{attempt}",
+            iteration=iteration,
+            executor=execution.executor,
+            plan=execution.plan,
+            base=execution.base,
+            attempt=attempt,
+            rework_of=execution.commit if execution.reworks else None,
+            guard_output=guard_output,
+        )
+    )
+
+
+def add_cost(old: Cost, new: Cost) -> Cost:
+    """Add two costs; unknown stays unknown only where both are."""
+
+    def both(one: float | None, two: float | None) -> float | None:
+        return one if two is None else two if one is None else one + two
+
+    return Cost.model_validate(
+        {name: both(getattr(old, name), getattr(new, name)) for name in Cost.model_fields}
+    )
+
+
+def analysis(category: Category, what: str, why: str) -> FailureAnalysis:
+    """Return the failure analysis of a candidate."""
+    return FailureAnalysis(what=what[:500], why=why[:2000], category=category, lesson=LESSONS[category])
+
+
+def end(turn: Turn, executor: str, result: ResultStatus, category: Category, what: str, why: str) -> None:
+    """Settle a candidate as no success."""
+    turn.set_execution(
+        executor, status="done", result=result, failure=analysis(category, what, why), measured_at=turn.at
+    )
+    fill_executors(turn)
+
+
+def on_committed(turn: Turn, command: RunPlan, event: CandidateCommitted) -> None:
+    """Guard the commit, or measure it at once where there is no guard."""
+    old = turn.round.executions[command.executor]
+    turn.set_execution(
+        command.executor,
+        commit=event.commit,
+        diff_stat=event.diff_stat,
+        changed_lines=event.changed_lines,
+        summary=event.summary,
+        findings=event.findings,
+        cost=add_cost(old.cost, event.cost),
+        agent_s=(old.agent_s or 0.0) + event.duration_s,
+        status="guarding" if turn.state.settings.guard_command else "measuring",
+    )
+    if turn.state.settings.guard_command:
+        turn.issue(
+            RunGuards(
+                id=f"r{command.iteration}.guard.{command.executor}.{old.reworks}",
+                iteration=command.iteration,
+                executor=command.executor,
+                commit=event.commit,
+            )
+        )
+    else:
+        _measure(turn, command.executor, event.commit)
+    fill_executors(turn)
+
+
+def _measure(turn: Turn, executor: str, commit: str) -> None:
+    iteration = turn.round.iteration
+    turn.set_execution(executor, status="measuring")
+    turn.issue(
+        Measure(
+            id=f"r{iteration}.smoke.{executor}",
+            iteration=iteration,
+            arm=executor,
+            tree=commit,
+            stage="smoke",
+        )
+    )
+
+
+def on_refused(turn: Turn, command: RunPlan, event: CandidateRefused) -> None:
+    """Record why the edits cannot be measured."""
+    old = turn.round.executions[command.executor]
+    turn.set_execution(
+        command.executor,
+        commit=event.commit,
+        diff_stat=event.diff_stat,
+        cost=add_cost(old.cost, event.cost),
+        agent_s=(old.agent_s or 0.0) + event.duration_s,
+    )
+    paths = ", ".join(event.paths[:20])
+    end(turn, command.executor, "error", event.category, event.what, paths or event.what)
+
+
+def on_guards(turn: Turn, command: RunGuards, event: GuardsDone) -> None:
+    """Measure where all guards hold; else let the executor mend it, at most twice."""
+    execution = turn.round.executions[command.executor]
+    red = [
+        result for result in event.results if not result.passed and result.command not in event.baseline_red
+    ]
+    if not red:
+        turn.set_execution(command.executor, guard="pass")
+        _measure(turn, command.executor, command.commit)
+    elif execution.reworks < REWORKS:
+        execution = turn.set_execution(command.executor, guard="fail", reworks=execution.reworks + 1)
+        _run(turn, execution, 1, red[0].output)
+    else:
+        turn.set_execution(command.executor, guard="fail")
+        what = f"guard failed: {red[0].command}"
+        end(turn, command.executor, "regression", "regression", what, red[0].output[-1500:] or what)
+
+
+def on_smoke(turn: Turn, executor: str, event: RunMeasured) -> None:
+    """Keep the candidate's first run; without a score it is out."""
+    smoke = RunResult(
+        arm=executor,
+        score=event.score,
+        sub_scores=dict(event.sub_scores),
+        status=event.status,
+        cpu_s=event.cpu_s,
+        wall_s=event.wall_s,
+    )
+    turn.set_execution(
+        executor,
+        smoke=smoke,
+        score=event.score,
+        raw=event.raw[:RAW_LIMIT],
+        benchmark_s=event.wall_s,
+        measured_at=turn.at,
+        status="done",
+        result="success" if event.status == "success" else event.status,
+    )
+    if event.status != "success":
+        category = event.category or ("timeout" if event.status == "timeout" else "logic_error")
+        end(turn, executor, event.status, category, f"benchmark: {event.status}", event.why)
+    fill_executors(turn)
+
+
+def on_run_failed(turn: Turn, command: RunPlan, why: str, cost: Cost, duration_s: float) -> None:
+    """Repeat a failed agent's turn once, then go on without it."""
+    old = turn.round.executions[command.executor]
+    execution = turn.set_execution(
+        command.executor,
+        cost=add_cost(old.cost, cost),
+        agent_s=(old.agent_s or 0.0) + duration_s,
+    )
+    if command.attempt < ATTEMPTS:
+        _run(turn, execution, command.attempt + 1, command.guard_output)
+    else:
+        end(turn, command.executor, "error", "logic_error", "the agent failed twice", why)
+
+
+def on_executor_killed(turn: Turn, command: RunPlan, event: AgentKilled, record: ForceKill) -> None:
+    """Record a force-kill; at the threshold the whole round is blocked."""
+    old = turn.round.executions[command.executor]
+    turn.set_execution(
+        command.executor,
+        kill=record,
+        commit=event.commit or old.commit,
+        diff_stat=event.diff_stat or old.diff_stat,
+        cost=add_cost(old.cost, event.cost),
+        agent_s=(old.agent_s or 0.0) + record.elapsed_s,
+    )
+    what = f"force-killed: {record.reason}"
+    end(turn, command.executor, "timeout", "timeout", what, record.snippet or what)
+    killed = sum(1 for execution in turn.round.executions.values() if execution.kill is not None)
+    if killed >= turn.state.settings.kill_threshold and not turn.round.blocked:
+        block(turn)
+
+
+def block(turn: Turn) -> None:
+    """Stop what still runs of a round: too many of its executors had to be killed."""
+    turn.set_round(blocked=True)
+    for command in list(turn.state.outstanding.values()):
+        if command.kind not in ("halt", "inspect", "kill"):
+            turn.issue(Halt(id=f"{command.id}.halt", iteration=command.iteration, target=command.id))
+    for execution in turn.round.executions.values():
+        if execution.status == "waiting":
+            what = "not begun: the round was blocked"
+            turn.set_execution(
+                execution.executor,
+                status="done",
+                result="error",
+                failure=analysis("infrastructure", what, what),
+            )
+
+
+def execution_is_over(turn: Turn) -> bool:
+    """Say whether every execution has ended."""
+    return all(execution.status == "done" for execution in turn.round.executions.values())

@@ -1,0 +1,225 @@
+"""From a brief to approved plans: research, planning, and the architect → critic pipeline.
+
+Part of the round machine; pure. Plans flow one by one: as soon as a plan is drafted it goes to the
+architect, then to the critic, and an approved one is executed at once, while others are still drafted.
+Reviewers take one plan at a time, in the order in which the plans came.
+"""
+
+from __future__ import annotations
+
+from sid_daemon.core import review
+from sid_daemon.core.execution import start_execution
+from sid_daemon.core.turn import Turn
+from sid_protocol import ids
+from sid_protocol.commands import AdvisePlan, DraftPlan, JudgePlan, Research
+from sid_protocol.events import BriefDone, PlanAdvised, PlanDrafted, PlanJudged
+from sid_protocol.records import ArchitectReview, CriticReview, Plan, RejectedPlan, ResearchBrief
+
+ATTEMPTS = 2
+"""A failed agent's turn is repeated once, then the round goes on without it."""
+
+
+def start_research(turn: Turn, attempt: int = 1) -> None:
+    """Ask the researcher."""
+    now = turn.round
+    turn.set_round(research="in_progress")
+    turn.issue(
+        Research(
+            id=f"r{now.iteration}.research.{attempt}",
+            iteration=now.iteration,
+            head=now.head,
+            attempt=attempt,
+        )
+    )
+
+
+def on_brief(turn: Turn, event: BriefDone) -> None:
+    """Keep the brief and let the planners begin."""
+    brief = ResearchBrief.model_validate({**event.brief.model_dump(), "iteration": turn.round.iteration})
+    turn.set_round(brief=brief, research="completed", research_done_at=turn.at)
+    start_planning(turn)
+
+
+def on_research_failed(turn: Turn, attempt: int) -> None:
+    """Ask once more, then plan from history alone."""
+    if attempt < ATTEMPTS:
+        start_research(turn, attempt + 1)
+        return
+    turn.set_round(research="failed", research_done_at=turn.at)
+    start_planning(turn)
+
+
+def start_planning(turn: Turn) -> None:
+    """Ask all planners at once."""
+    for number in range(1, turn.state.settings.number_of_agents + 1):
+        _draft(turn, ids.planner_id(number), 1)
+
+
+def _draft(turn: Turn, planner: str, attempt: int) -> None:
+    now = turn.round
+    turn.set_slot(planner, status="drafting")
+    turn.issue(
+        DraftPlan(
+            id=f"r{now.iteration}.plan.{planner}.{attempt}",
+            iteration=now.iteration,
+            planner=planner,
+            head=now.head,
+            attempt=attempt,
+        )
+    )
+
+
+def on_plan_failed(turn: Turn, planner: str, attempt: int) -> None:
+    """Ask the planner once more, then go on without it."""
+    if attempt < ATTEMPTS:
+        _draft(turn, planner, attempt + 1)
+    else:
+        turn.set_slot(planner, status="failed")
+
+
+def on_plan(turn: Turn, planner: str, event: PlanDrafted) -> None:
+    """Give the plan its identity and queue it for the architect."""
+    iteration = turn.round.iteration
+    identity = {
+        "plan_id": ids.plan_id(iteration, planner),
+        "planner_id": planner,
+        "round": iteration,
+        "critic_approved": False,
+        "critic_review": None,
+        "architect_review": None,
+    }
+    plan = Plan.model_validate({**event.plan.model_dump(), **identity})
+    turn.set_slot(planner, status="drafted", plan=plan)
+    review_next(turn)
+
+
+def review_next(turn: Turn) -> None:
+    """Give each idle reviewer the plan that has waited longest."""
+    now = turn.round
+    if now.advising is None:
+        waiting = next((slot for slot in now.slots.values() if slot.status == "drafted"), None)
+        if waiting is not None and waiting.plan is not None:
+            _advise(turn, waiting.planner, waiting.plan, 1)
+    now = turn.round
+    while turn.round.judging is None:
+        waiting = next((slot for slot in turn.round.slots.values() if slot.status == "advised"), None)
+        if waiting is None or waiting.plan is None:
+            return
+        by_rules = review.apply_rules(waiting.plan, rule_context(turn))
+        if by_rules.verdict == "rejected":
+            _conclude(turn, waiting.planner, by_rules)
+        else:
+            _judge(turn, waiting.planner, 1)
+
+
+def rule_context(turn: Turn) -> review.RuleContext:
+    """Return what the rules look at, at this moment of the round."""
+    state, now = turn.state, turn.round
+    approved = [now.slots[planner].plan for planner in now.approved]
+    return review.RuleContext(
+        families=state.families,
+        streak_family=state.streak_family,
+        approved_families=tuple(plan.approach_family for plan in approved if plan),
+        sealed=(*state.sealed, *state.settings.sealed_files),
+        scope=state.settings.scope,
+    )
+
+
+def _advise(turn: Turn, planner: str, plan: Plan, attempt: int) -> None:
+    now = turn.round
+    turn.set_round(advising=planner)
+    turn.issue(
+        AdvisePlan(
+            id=f"r{now.iteration}.advise.{planner}.{attempt}",
+            iteration=now.iteration,
+            plan=plan,
+            head=now.head,
+            attempt=attempt,
+        )
+    )
+
+
+def on_advice(turn: Turn, planner: str, event: PlanAdvised) -> None:
+    """Add the architect's review to the plan."""
+    _advised(turn, planner, event.review)
+
+
+def on_advice_failed(turn: Turn, planner: str, attempt: int, why: str) -> None:
+    """Ask the architect once more, then go on without advice."""
+    plan = turn.round.slots[planner].plan
+    if attempt < ATTEMPTS and plan is not None:
+        _advise(turn, planner, plan, attempt + 1)
+    else:
+        _advised(turn, planner, review.absent_advice(why))
+
+
+def _advised(turn: Turn, planner: str, advice: ArchitectReview) -> None:
+    plan = turn.round.slots[planner].plan
+    if plan is not None:
+        plan = plan.model_copy(update={"architect_review": advice})
+    turn.set_slot(planner, status="advised", advice=advice, plan=plan)
+    turn.set_round(advising=None)
+    review_next(turn)
+
+
+def _judge(turn: Turn, planner: str, attempt: int) -> None:
+    now = turn.round
+    slot = now.slots[planner]
+    if slot.plan is None:
+        return
+    turn.set_round(judging=planner)
+    turn.issue(
+        JudgePlan(
+            id=f"r{now.iteration}.judge.{planner}.{attempt}",
+            iteration=now.iteration,
+            plan=slot.plan,
+            advice=slot.advice,
+            head=now.head,
+            attempt=attempt,
+        )
+    )
+
+
+def on_judgement(turn: Turn, planner: str, event: PlanJudged | None) -> None:
+    """Join the critic's review with the rules; `None` where the critic gave none."""
+    plan = turn.round.slots[planner].plan
+    turn.set_round(judging=None)
+    if plan is not None:
+        by_rules = review.apply_rules(plan, rule_context(turn))
+        _conclude(turn, planner, review.bind(by_rules, event.review if event else None))
+    review_next(turn)
+
+
+def on_judgement_failed(turn: Turn, planner: str, attempt: int) -> None:
+    """Ask the critic once more, then let the rules alone decide."""
+    if attempt < ATTEMPTS:
+        _judge(turn, planner, attempt + 1)
+    else:
+        on_judgement(turn, planner, None)
+
+
+def _conclude(turn: Turn, planner: str, by_critic: CriticReview) -> None:
+    slot = turn.round.slots[planner]
+    if slot.plan is None:
+        return
+    approved = by_critic.verdict == "approved"
+    plan = slot.plan.model_copy(update={"critic_review": by_critic, "critic_approved": approved})
+    turn.set_slot(planner, status="approved" if approved else "rejected", plan=plan)
+    if approved:
+        turn.set_round(approved=(*turn.round.approved, planner))
+        start_execution(turn, plan)
+        return
+    rejected = RejectedPlan(
+        plan_id=plan.plan_id,
+        approach_family=plan.approach_family,
+        hypothesis=plan.hypothesis,
+        rejection_reason=by_critic.rejection_reason or "",
+    )
+    turn.set_round(rejected=(*turn.round.rejected, rejected))
+
+
+def planning_is_over(turn: Turn) -> bool:
+    """Say whether every planner's plan is approved, rejected or given up."""
+    now = turn.round
+    begun = now.research in ("completed", "failed")
+    return begun and all(slot.status in ("approved", "rejected", "failed") for slot in now.slots.values())

@@ -1,0 +1,302 @@
+"""One round: which event goes to which part, what comes after, and how it ends.
+
+Part of `step`; pure. The steps of a round overlap: plans are executed while others are still under review.
+So nothing here waits for a step; after each event `go_on` asks whether all plans and all candidates have
+ended, and only then begins the tournament.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sid_daemon.core import execution, planning, stopping, tournament
+from sid_daemon.core.classify import classify
+from sid_daemon.core.state import Round
+from sid_daemon.core.turn import Turn
+from sid_protocol.commands import (
+    AdvisePlan,
+    AgentCommand,
+    AnyCommand,
+    DraftPlan,
+    Inspect,
+    JudgePlan,
+    Kill,
+    Measure,
+    PrepareRound,
+    Research,
+    RunGuards,
+    RunPlan,
+    agent_of,
+    role_of,
+)
+from sid_protocol.events import (
+    Activity,
+    ActorCrashed,
+    AgentFailed,
+    AgentKilled,
+    BranchMoved,
+    DeadlinePassed,
+    EvidenceTaken,
+    RoundPrepared,
+    RunMeasured,
+)
+from sid_protocol.records import Cost, ForceKill, RunStatus
+
+
+def begin(turn: Turn) -> None:
+    """Begin the next round with its clean-up and refresh."""
+    state = turn.state
+    iteration = state.iteration + 1
+    turn.set(
+        iteration=iteration,
+        round=Round(
+            iteration=iteration, started_at=turn.at, head=state.head, baseline_score=state.best_score
+        ),
+    )
+    prepare(turn)
+
+
+def prepare(turn: Turn) -> None:
+    """Clean up and read the settings again, keeping the worktrees that the round still needs."""
+    now = turn.round
+    keep = tuple(name for name, one in now.executions.items() if one.status == "running")
+    turn.issue(
+        PrepareRound(id=f"r{now.iteration}.prepare.{turn.state.starts}", iteration=now.iteration, keep=keep)
+    )
+
+
+def on_prepared(turn: Turn, event: RoundPrepared) -> None:
+    """Take what was read; begin research, or go on where a resumed round was left."""
+    state = turn.state
+    turn.set(
+        settings=event.settings,
+        goal=event.goal,
+        rules=event.rules,
+        families=event.families,
+        sealed=event.sealed,
+        on_side_ref=event.on_side_ref,
+        held=False,
+    )
+    if turn.round.prepared:
+        turn.commands.extend(state.outstanding.values())
+        return
+    ended = stopping.stop_status(turn.state)
+    if ended is not None:
+        turn.set(round=None, iteration=state.iteration - 1)
+        end_run(turn, *ended)
+        return
+    turn.set_round(prepared=True, ideas=event.ideas)
+    if event.head == state.head:
+        planning.start_research(turn)
+    elif event.settings.on_branch_moved == "rebase":
+        turn.set_round(head=event.head)
+        turn.set(head=event.head)
+        turn.issue(
+            Measure(
+                id=f"r{state.iteration}.rebase.A",
+                iteration=state.iteration,
+                arm="A",
+                tree=event.head,
+                stage="calibrate",
+            )
+        )
+    else:
+        branch_moved(turn, state.head, event.head)
+
+
+def branch_moved(turn: Turn, expected: str, actual: str | None) -> None:
+    """End the run: somebody else moved the improvement branch."""
+    turn.set(hint="move it back, or accept it with 'sictl config set on_branch_moved rebase' and start again")
+    end_run(
+        turn,
+        "failed",
+        f"the improvement branch was moved from {expected[:12]} to {(actual or 'nothing')[:12]}",
+    )
+
+
+def on_branch_moved(turn: Turn, event: BranchMoved) -> None:
+    """The merge found the branch elsewhere: stop, or go on from there without a winner."""
+    if turn.state.settings.on_branch_moved == "rebase":
+        tournament.close(turn)
+    else:
+        branch_moved(turn, event.expected, event.actual)
+
+
+def on_measured(turn: Turn, command: Measure, event: RunMeasured) -> None:
+    """Give a run to whoever asked for it."""
+    if command.stage == "smoke":
+        execution.on_smoke(turn, command.arm, event)
+    elif command.stage == "calibrate" and turn.round.selection is None:
+        if event.score is None:
+            end_run(turn, "failed", f"the benchmark fails on the moved branch: {event.why}")
+            return
+        turn.set(best_score=event.score, best_interval=None)
+        turn.set_round(baseline_score=event.score)
+        planning.start_research(turn)
+    else:
+        tournament.on_measured(turn, command, event)
+
+
+def on_agent_failed(turn: Turn, command: AgentCommand, event: AgentFailed | ActorCrashed) -> None:
+    """Put a failed turn on record, and repeat it once or go on without it."""
+    why = event.why if isinstance(event, AgentFailed) else f"{event.actor} crashed: {event.error}"
+    cost = event.cost if isinstance(event, AgentFailed) else Cost()
+    duration_s = event.duration_s if isinstance(event, AgentFailed) else 0.0
+    turn.note_failure(agent_of(command), role_of(command), command.attempt, why)
+    match command:
+        case Research():
+            planning.on_research_failed(turn, command.attempt)
+        case DraftPlan():
+            planning.on_plan_failed(turn, command.planner, command.attempt)
+        case AdvisePlan():
+            planning.on_advice_failed(turn, command.plan.planner_id, command.attempt, why)
+        case JudgePlan():
+            planning.on_judgement_failed(turn, command.plan.planner_id, command.attempt)
+        case RunPlan():
+            execution.on_run_failed(turn, command, why, cost, duration_s)
+
+
+def on_deadline(turn: Turn, event: DeadlinePassed) -> None:
+    """Look at a straggler before it is ended."""
+    command = turn.state.outstanding.get(event.target)
+    if isinstance(command, AgentCommand):
+        turn.issue(
+            Inspect(
+                id=f"{command.id}.inspect",
+                iteration=command.iteration,
+                target=command.id,
+                clock=event.clock,
+            )
+        )
+
+
+def on_evidence(turn: Turn, event: EvidenceTaken) -> None:
+    """Decide the reason, write the record, end the straggler."""
+    command = turn.state.outstanding.get(event.target)
+    if not isinstance(command, AgentCommand):
+        return
+    record = _kill_record(turn, command, event.activity)
+    turn.set_round(kills=(*turn.round.kills, record))
+    turn.issue(
+        Kill(
+            id=f"{command.id}.kill",
+            iteration=command.iteration,
+            target=command.id,
+            reason=record.reason,
+        )
+    )
+
+
+def _kill_record(turn: Turn, command: AgentCommand, activity: Activity) -> ForceKill:
+    return ForceKill(
+        agent_id=agent_of(command),
+        role=role_of(command),
+        iteration=command.iteration,
+        reason=classify(activity),
+        last_activity=activity.last_activity,
+        last_tool=activity.last_tool,
+        repeats=activity.repeats,
+        waiting_in=activity.process_states[-1] if activity.process_states else None,
+        snippet=activity.snippet[-200:],
+        deadline_s=activity.deadline_s,
+        elapsed_s=round(activity.elapsed_s, 3),
+        processes_killed=0,
+        at=turn.at,
+    )
+
+
+def on_killed(turn: Turn, command: AgentCommand, event: AgentKilled) -> None:
+    """Complete the record; a force-kill is not retried."""
+    agent = agent_of(command)
+    kills = list(turn.round.kills)
+    index = max((at for at, kill in enumerate(kills) if kill.agent_id == agent), default=None)
+    if index is None:
+        return
+    record = kills[index].model_copy(update={"processes_killed": event.processes_killed})
+    kills[index] = record
+    turn.set_round(kills=tuple(kills))
+    why = f"force-killed: {record.reason}"
+    last = planning.ATTEMPTS
+    match command:
+        case Research():
+            planning.on_research_failed(turn, last)
+        case DraftPlan():
+            planning.on_plan_failed(turn, command.planner, last)
+        case AdvisePlan():
+            planning.on_advice_failed(turn, command.plan.planner_id, last, why)
+        case JudgePlan():
+            planning.on_judgement_failed(turn, command.plan.planner_id, last)
+        case RunPlan():
+            execution.on_executor_killed(turn, command, event, record)
+
+
+def on_halted(turn: Turn, command: AnyCommand) -> None:
+    """Settle work of a blocked round that was ended unfinished."""
+    what = "ended: the round was blocked by force-kills"
+    match command:
+        case RunPlan() | RunGuards():
+            execution.end(turn, command.executor, "error", "infrastructure", what, what)
+        case Measure(stage="smoke"):
+            execution.end(turn, command.arm, "error", "infrastructure", what, what)
+        case DraftPlan():
+            turn.set_slot(command.planner, status="failed")
+        case AdvisePlan():
+            turn.set_round(advising=None)
+            turn.set_slot(command.plan.planner_id, status="failed")
+        case JudgePlan():
+            turn.set_round(judging=None)
+            turn.set_slot(command.plan.planner_id, status="failed")
+        case _:
+            return
+
+
+def go_on(turn: Turn) -> None:
+    """Begin the tournament once every plan and every candidate has ended."""
+    now = turn.state.round
+    if now is None or now.execution_done_at is not None or not now.prepared:
+        return
+    if now.blocked and not turn.state.outstanding:
+        tournament.start_tournament(turn)
+        return
+    if not planning.planning_is_over(turn):
+        return
+    if now.planning_done_at is None:
+        turn.set_round(planning_done_at=turn.at)
+    if execution.execution_is_over(turn):
+        tournament.start_tournament(turn)
+
+
+def record(turn: Turn) -> None:
+    """Count the round and drop it from memory; its documents are the views' to write."""
+    state, now = turn.state, turn.round
+    won = now.verdict if now.winner_commit else None
+    gained: float | None = None
+    before: float | None = None
+    if won is not None and won.score_before is not None and won.score_after is not None:
+        before = won.score_before
+        gained = stopping.gain(won.score_before, won.score_after, state.settings)
+    tournament.settle_scores(turn)
+    plateau, breaker, blocked = stopping.counters_after(
+        state, gained=gained, before=before, blocked=now.blocked
+    )
+    family = now.executions[won.winner].plan.approach_family if won and won.winner else None
+    turn.set(
+        completed=state.completed + 1,
+        plateau_count=plateau,
+        breaker_count=breaker,
+        blocked_count=blocked,
+        winner_families=(*state.winner_families, family)[-3:],
+        wall_s=state.wall_s + seconds_between(now.started_at, turn.at),
+        round=None,
+    )
+
+
+def seconds_between(start: str, end: str) -> float:
+    """Return the seconds from one ISO time to another; 0 where the clock went back."""
+    delta = datetime.fromisoformat(end) - datetime.fromisoformat(start)
+    return max(0.0, delta.total_seconds())
+
+
+def end_run(turn: Turn, status: RunStatus, reason: str) -> None:
+    """End the run with a status and the reason for the user."""
+    turn.set(status=status, reason=reason)

@@ -1,0 +1,293 @@
+"""`step`: the only place that decides. State and event in, state and commands out.
+
+    event → journal (durable) → step(state, event) → commands → actors → events
+
+Pure and total: an event that answers nothing on the book (work that was cancelled, an answer that came twice)
+changes nothing. The conductor journals an event before it calls `step`, and dispatches the commands after;
+folding the journal through `step` again gives the same state. Models: a worker's state machine with one
+mutator, and protocol libraries without I/O.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from sid_daemon.core import execution, planning, stopping, tournament
+from sid_daemon.core import round as rounds
+from sid_daemon.core.selection import SelectionHistory
+from sid_daemon.core.state import ACTIVE, RunState
+from sid_daemon.core.turn import Turn
+from sid_protocol.commands import (
+    AdvisePlan,
+    AgentCommand,
+    AnyCommand,
+    BuildMerge,
+    CloseRound,
+    DraftPlan,
+    Halt,
+    Inspect,
+    JudgePlan,
+    Kill,
+    Measure,
+    PrepareRound,
+    RunGuards,
+    RunPlan,
+    role_of,
+)
+from sid_protocol.events import (
+    ActorCrashed,
+    AgentFailed,
+    AgentKilled,
+    AnyEvent,
+    BranchAdvanced,
+    BranchMoved,
+    BriefDone,
+    CandidateCommitted,
+    CandidateRefused,
+    DeadlinePassed,
+    EvidenceTaken,
+    GuardsDone,
+    MergeBuilt,
+    MergeConflicted,
+    PlanAdvised,
+    PlanDrafted,
+    PlanJudged,
+    RoundClosed,
+    RoundPrepared,
+    RunCreated,
+    RunFailed,
+    RunMeasured,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+    RunStopped,
+    StopRequested,
+    WorkFailed,
+    WorkHalted,
+)
+
+Turned = (
+    AgentFailed | BriefDone | PlanDrafted | PlanAdvised | PlanJudged | CandidateCommitted | CandidateRefused
+)
+"""Events that end an agent's turn and say what it cost."""
+CRASHES = 3
+CRASH_WINDOW_S = 600.0
+
+
+def create(event: RunCreated) -> RunState:
+    """Return the state of a run that `init` has just made."""
+    over = event.carried_over
+    mode = event.settings.measurement.mode
+    return RunState(
+        run_id=event.run_id,
+        repo=event.repo,
+        root=event.root,
+        topic=event.topic,
+        goal_slug=event.goal_slug,
+        settings=event.settings,
+        created_at=event.at,
+        baseline_score=event.baseline_score,
+        baseline_commit=event.baseline_commit,
+        head=event.baseline_commit,
+        best_score=event.baseline_score,
+        noisy=mode == "noisy" or (mode == "auto" and not event.deterministic),
+        history=SelectionHistory(aa_gaps=tuple(event.calibration.get("aa_gaps", ()))),
+        iteration=over.iterations if over else 0,
+        completed=over.iterations if over else 0,
+        plateau_count=over.plateau_count if over else 0,
+        breaker_count=over.breaker_count if over else 0,
+        winner_families=over.winner_families if over else (),
+    )
+
+
+def step(state: RunState | None, event: AnyEvent) -> tuple[RunState, tuple[AnyCommand, ...]]:
+    """Fold one event into a run's state.
+
+    Args:
+        state: The state so far; None only for the first event, `RunCreated`.
+        event: What happened; its `at` is set.
+
+    Returns:
+        The new state, and the commands that follow, in order.
+
+    Raises:
+        LookupError: the journal does not begin with `RunCreated`.
+    """
+    if isinstance(event, RunCreated):
+        created = create(event)
+        return (created if state is None else recreate(state, created)), ()
+    if state is None:
+        raise LookupError(f"a journal begins with run_created, not with {event.kind}")
+    turn = Turn(state, event.at)
+    if event.cause:
+        _on_answer(turn, event)
+    else:
+        _on_request(turn, event)
+    if turn.state.status == "running" and not turn.state.held:
+        rounds.go_on(turn)
+    return turn.state, tuple(turn.commands)
+
+
+def recreate(state: RunState, created: RunState) -> RunState:
+    """Return the state after another `init` of the same run: new baseline and settings, same history."""
+    return replace(
+        created,
+        created_at=state.created_at,
+        iteration=state.iteration,
+        completed=state.completed,
+        plateau_count=state.plateau_count,
+        breaker_count=state.breaker_count,
+        blocked_count=state.blocked_count,
+        winner_families=state.winner_families,
+        spent=state.spent,
+        wall_s=state.wall_s,
+        starts=state.starts,
+        status=state.status,
+        reason=state.reason,
+    )
+
+
+def _on_request(turn: Turn, event: AnyEvent) -> None:
+    match event:
+        case RunStarted():
+            _on_started(turn, event)
+        case StopRequested():
+            turn.set(stopping=True)
+        case RunStopped():
+            turn.set(status="user_stopped", stopping=False, reason="stopped by the user")
+        case RunPaused():
+            turn.set(status="paused")
+        case RunResumed():
+            turn.set(status="running")
+        case RunFailed():
+            turn.set(status="failed", reason=event.reason, hint=event.hint)
+        case DeadlinePassed():
+            rounds.on_deadline(turn, event)
+        case _:
+            return
+
+
+def _on_started(turn: Turn, event: RunStarted) -> None:
+    state = turn.state
+    if event.crashed:
+        now = datetime.fromisoformat(event.at)
+        recent = [
+            at for at in state.crashes if (now - datetime.fromisoformat(at)).total_seconds() <= CRASH_WINDOW_S
+        ]
+        turn.set(crashes=(*recent, event.at)[-CRASHES:])
+        if len(turn.state.crashes) >= CRASHES:
+            turn.set(hint="'sictl attach --no-follow' shows what came before; then start it again")
+            rounds.end_run(turn, "failed", f"the daemon died {CRASHES} times within 10 minutes in this run")
+            return
+    turn.set(
+        settings=event.settings,
+        status="running",
+        reason=None,
+        hint="",
+        stopping=False,
+        starts=state.starts + 1,
+        rounds_until=_rounds_until(state, event),
+        plateau_count=0 if state.status == "plateau" else state.plateau_count,
+        breaker_count=0 if state.status == "circuit_breaker" else state.breaker_count,
+        blocked_count=0 if state.status == "blocked" else state.blocked_count,
+    )
+    if state.round is not None:
+        kept = {
+            key: command
+            for key, command in state.outstanding.items()
+            if not isinstance(command, Inspect | Kill | PrepareRound)
+        }
+        turn.set(outstanding=kept, held=True)
+        rounds.prepare(turn)
+        return
+    turn.set(outstanding={})
+    begin_or_end(turn)
+
+
+def _rounds_until(state: RunState, event: RunStarted) -> int | None:
+    if event.rounds is not None:
+        return state.completed + event.rounds
+    return state.rounds_until if event.crashed else None
+
+
+def begin_or_end(turn: Turn) -> None:
+    """Begin the next round, unless a stop condition or the user says otherwise."""
+    ended = stopping.stop_status(turn.state)
+    if ended is not None:
+        rounds.end_run(turn, *ended)
+    elif not turn.state.stopping:
+        rounds.begin(turn)
+
+
+def _on_answer(turn: Turn, event: AnyEvent) -> None:
+    if isinstance(event, WorkFailed):
+        _on_work_failed(turn, event)
+        return
+    command = turn.settle(event.cause)
+    if command is None:
+        return
+    if isinstance(event, Turned) and isinstance(command, AgentCommand):
+        turn.spend(role_of(command), event.cost, event.duration_s)
+    match event, command:
+        case RoundPrepared(), PrepareRound():
+            rounds.on_prepared(turn, event)
+        case ((AgentFailed() | ActorCrashed()), _) if isinstance(command, AgentCommand):
+            rounds.on_agent_failed(turn, command, event)
+        case ActorCrashed(), _:
+            _on_infrastructure_crash(turn, command, event)
+        case BriefDone(), _:
+            planning.on_brief(turn, event)
+        case PlanDrafted(), DraftPlan():
+            planning.on_plan(turn, command.planner, event)
+        case PlanAdvised(), AdvisePlan():
+            planning.on_advice(turn, command.plan.planner_id, event)
+        case PlanJudged(), JudgePlan():
+            planning.on_judgement(turn, command.plan.planner_id, event)
+        case CandidateCommitted(), RunPlan():
+            execution.on_committed(turn, command, event)
+        case CandidateRefused(), RunPlan():
+            execution.on_refused(turn, command, event)
+        case GuardsDone(), RunGuards():
+            execution.on_guards(turn, command, event)
+        case RunMeasured(), Measure():
+            rounds.on_measured(turn, command, event)
+        case MergeBuilt(), BuildMerge():
+            tournament.on_merge(turn, command, event)
+        case MergeConflicted(), BuildMerge():
+            tournament.on_merge(turn, command, None)
+        case BranchAdvanced(), _:
+            tournament.on_advanced(turn, event.commit)
+        case BranchMoved(), _:
+            rounds.on_branch_moved(turn, event)
+        case RoundClosed(), CloseRound():
+            rounds.record(turn)
+            begin_or_end(turn)
+        case EvidenceTaken(), _:
+            rounds.on_evidence(turn, event)
+        case AgentKilled(), _ if isinstance(command, AgentCommand):
+            rounds.on_killed(turn, command, event)
+        case WorkHalted(), _:
+            turn.settle(f"{command.id}.halt")
+            if not isinstance(command, Halt):
+                rounds.on_halted(turn, command)
+        case _:
+            return
+
+
+def _on_work_failed(turn: Turn, event: WorkFailed) -> None:
+    """End the run, but leave the command on the book: a new start does it again."""
+    if event.cause in turn.state.outstanding:
+        turn.set(hint=event.hint)
+        rounds.end_run(turn, "failed", event.why)
+
+
+def _on_infrastructure_crash(turn: Turn, command: AnyCommand, event: ActorCrashed) -> None:
+    turn.set(outstanding={**turn.state.outstanding, command.id: command})
+    turn.set(hint="'sictl attach --no-follow --level error' shows the fault; start it again to go on")
+    rounds.end_run(turn, "failed", f"{event.actor} crashed: {event.error}")
+
+
+def is_active(state: RunState) -> bool:
+    """Say whether a run is under way (running or paused)."""
+    return state.status in ACTIVE

@@ -1,0 +1,187 @@
+"""The state of a run: plain frozen data, a fold over its events.
+
+Only `step` makes new ones, only the conductor holds one. All of it is values that pydantic can write
+to a snapshot and read back; nothing here has behaviour beyond looking itself up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from sid_daemon.core.selection import RunResult, Selection, SelectionHistory, Verdict
+from sid_protocol.commands import AnyCommand
+from sid_protocol.records import (
+    AgentFailure,
+    ArchitectReview,
+    Cost,
+    FailureAnalysis,
+    ForceKill,
+    Plan,
+    RejectedPlan,
+    ResearchBrief,
+    ResultStatus,
+    RunStatus,
+    StepStatus,
+)
+from sid_protocol.settings import Settings
+
+SlotStatus = Literal["drafting", "drafted", "advised", "approved", "rejected", "failed"]
+ExecutionStatus = Literal["waiting", "running", "guarding", "measuring", "done"]
+ENDED: frozenset[RunStatus] = frozenset(
+    {"target_reached", "plateau", "max_iterations", "circuit_breaker", "blocked", "budget", "failed"}
+)
+ACTIVE: frozenset[RunStatus] = frozenset({"running", "paused"})
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One planner's plan on its way through the pipeline."""
+
+    planner: str
+    status: SlotStatus = "drafting"
+    plan: Plan | None = None
+    advice: ArchitectReview | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """One approved plan, from worktree to score.
+
+    Attributes:
+        guard: What results.tsv tells of the guards: pass, fail or `-` where there are none.
+        smoke: The candidate's one first run.
+        ended: `(status, failure)` once it is settled; `success` may still be judged a regression.
+    """
+
+    executor: str
+    plan: Plan
+    base: str
+    status: ExecutionStatus = "waiting"
+    commit: str | None = None
+    diff_stat: str | None = None
+    changed_lines: int = 0
+    summary: str = ""
+    findings: tuple[str, ...] = ()
+    reworks: int = 0
+    guard: Literal["pass", "fail", "-"] = "-"
+    smoke: RunResult | None = None
+    raw: str = ""
+    result: ResultStatus | None = None
+    failure: FailureAnalysis | None = None
+    score: float | None = None
+    kill: ForceKill | None = None
+    cost: Cost = field(default_factory=Cost)
+    agent_s: float | None = None
+    benchmark_s: float | None = None
+    measured_at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """The round under way."""
+
+    iteration: int
+    started_at: str
+    head: str
+    baseline_score: float | None
+    prepared: bool = False
+    ideas: tuple[str, ...] = ()
+    brief: ResearchBrief | None = None
+    research: StepStatus = "pending"
+    research_done_at: str | None = None
+    slots: dict[str, Slot] = field(default_factory=dict)
+    planning_done_at: str | None = None
+    advising: str | None = None
+    judging: str | None = None
+    approved: tuple[str, ...] = ()
+    rejected: tuple[RejectedPlan, ...] = ()
+    executions: dict[str, Execution] = field(default_factory=dict)
+    execution_done_at: str | None = None
+    blocked: bool = False
+    kills: tuple[ForceKill, ...] = ()
+    failures: tuple[AgentFailure, ...] = ()
+    selection: Selection | None = None
+    merge_tree: str | None = None
+    verdict: Verdict | None = None
+    verdict_at: str | None = None
+    winner_commit: str | None = None
+    runs: int = 0
+    """Benchmark runs so far, for the story line of the round."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What one role has used over the whole run; None is unknown."""
+
+    calls: int = 0
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    usd: float | None = None
+    wall_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """One run.
+
+    Attributes:
+        iteration: The last round that was begun; 0 before the first.
+        rounds_until: With `start --rounds`, the iteration at which the run ends.
+        winner_families: The winning family of the last two rounds; None is a round without.
+        head: The improvement branch's commit as the run left it.
+        outstanding: Commands without a terminal event, by id: what a restart issues again.
+        held: Nothing but `PrepareRound` may be dispatched (a resume cleans up first).
+    """
+
+    run_id: str
+    repo: str
+    root: str
+    topic: str
+    goal_slug: str
+    settings: Settings
+    created_at: str
+    baseline_score: float
+    baseline_commit: str
+    head: str
+    best_score: float
+    best_interval: tuple[float | None, float | None] | None = None
+    status: RunStatus = "idle"
+    reason: str | None = None
+    hint: str = ""
+    stopping: bool = False
+    goal: str = ""
+    rules: tuple[str, ...] = ()
+    families: tuple[str, ...] = ()
+    sealed: tuple[str, ...] = ()
+    on_side_ref: bool = False
+    iteration: int = 0
+    completed: int = 0
+    rounds_until: int | None = None
+    plateau_count: int = 0
+    breaker_count: int = 0
+    blocked_count: int = 0
+    winner_families: tuple[str | None, ...] = ()
+    noisy: bool = False
+    history: SelectionHistory = field(default_factory=SelectionHistory)
+    round: Round | None = None
+    held: bool = False
+    outstanding: dict[str, AnyCommand] = field(default_factory=dict)
+    spent: dict[str, Spent] = field(default_factory=dict)
+    wall_s: float = 0.0
+    starts: int = 0
+    crashes: tuple[str, ...] = ()
+    """Times at which a daemon died with this run active, the last few."""
+
+    @property
+    def now_round(self) -> Round:
+        """The round under way; a caller that asks knows there is one."""
+        if self.round is None:
+            raise LookupError(f"run {self.run_id} has no round under way")
+        return self.round
+
+    @property
+    def streak_family(self) -> str | None:
+        """The family that H002 bars: it won both of the last two rounds."""
+        last = self.winner_families[-2:]
+        return last[0] if len(last) == 2 and last[0] == last[1] else None

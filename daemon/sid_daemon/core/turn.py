@@ -1,0 +1,94 @@
+"""One step under way: the state as it changes, and the commands that follow.
+
+Made by `step` for one event and thrown away after it. It keeps the book-keeping of commands in one place,
+so that the machines above it only say what should happen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from sid_daemon.core.state import Execution, Round, RunState, Slot, Spent
+from sid_protocol.commands import AnyCommand, Inspect, Kill
+from sid_protocol.records import AgentFailure, Cost
+
+
+class Turn:
+    """Collects the effects of one event.
+
+    Attributes:
+        state: The state so far.
+        at: The event's time.
+        commands: What is to be dispatched, in order.
+    """
+
+    def __init__(self, state: RunState, at: str) -> None:
+        self.state = state
+        self.at = at
+        self.commands: list[AnyCommand] = []
+
+    @property
+    def round(self) -> Round:
+        """The round under way."""
+        return self.state.now_round
+
+    def set(self, **changes: Any) -> None:
+        """Change fields of the run."""
+        self.state = replace(self.state, **changes)
+
+    def set_round(self, **changes: Any) -> None:
+        """Change fields of the round."""
+        self.set(round=replace(self.round, **changes))
+
+    def set_slot(self, planner: str, **changes: Any) -> None:
+        """Change fields of one planner's slot."""
+        slot = replace(self.round.slots.get(planner) or Slot(planner), **changes)
+        self.set_round(slots={**self.round.slots, planner: slot})
+
+    def set_execution(self, executor: str, **changes: Any) -> Execution:
+        """Change fields of one execution; returns it."""
+        execution = replace(self.round.executions[executor], **changes)
+        self.set_round(executions={**self.round.executions, executor: execution})
+        return execution
+
+    def issue(self, command: AnyCommand) -> None:
+        """Ask for a command, unless it is already asked for."""
+        if command.id in self.state.outstanding:
+            return
+        self.set(outstanding={**self.state.outstanding, command.id: command})
+        self.commands.append(command)
+
+    def settle(self, cause: str) -> AnyCommand | None:
+        """Take a command off the book, with what was asked about it; None if it is not on it."""
+        command = self.state.outstanding.get(cause)
+        if command is None:
+            return None
+        rest = {
+            key: value
+            for key, value in self.state.outstanding.items()
+            if key != cause and not (isinstance(value, Inspect | Kill) and value.target == cause)
+        }
+        self.set(outstanding=rest)
+        return command
+
+    def spend(self, role: str, cost: Cost, wall_s: float) -> None:
+        """Add one turn's cost to its role."""
+        old = self.state.spent.get(role, Spent())
+        new = Spent(
+            calls=old.calls + 1,
+            input_tokens=_sum(old.input_tokens, cost.input_tokens),
+            output_tokens=_sum(old.output_tokens, cost.output_tokens),
+            usd=_sum(old.usd, cost.usd),
+            wall_s=old.wall_s + wall_s,
+        )
+        self.set(spent={**self.state.spent, role: new})
+
+    def note_failure(self, agent: str, role: str, attempt: int, why: str) -> None:
+        """Put an agent's failure on the round's record."""
+        failure = AgentFailure(agent_id=agent, role=role, attempt=attempt, why=why[:1000], at=self.at)
+        self.set_round(failures=(*self.round.failures, failure))
+
+
+def _sum(old: Any, new: Any) -> Any:
+    return old if new is None else new if old is None else old + new
