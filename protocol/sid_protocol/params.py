@@ -186,6 +186,9 @@ class SubscribeParams(Params):
     since: Annotated[int, Field(ge=0)] | None = Field(
         default=None, description="Records after this cursor; absent, the last 20 that match, then live."
     )
+    follow: bool = Field(
+        default=True, description="False: what there is now, then the result, and no subscription is left."
+    )
 
 
 class UnsubscribeParams(Params):

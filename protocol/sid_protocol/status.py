@@ -180,7 +180,7 @@ class InitResult(Result):
 
 
 class StartResult(Result):
-    """A run that is active now, or (`ended`) one that had nothing left to do."""
+    """A run that is active now, or one that had nothing left to do, as `status` tells."""
 
     run_id: str
     resumed: bool
@@ -314,7 +314,7 @@ class SubscriptionResult(Result):
     """A subscription to the log."""
 
     subscription: int
-    cursor: int = Field(description="Records after this one follow.")
+    cursor: int = Field(description="Records after this one follow; without `follow`, the last one sent.")
 
 
 class LogRecordNotice(Result):
