@@ -1,0 +1,87 @@
+"""An executor: one approved plan, carried out by an agent in a worktree of its own, and committed.
+
+Started by the run's composition root under the supervisor, one for each candidate that may run at a time. What
+counts is what is left in the worktree, as the workbench finds it; what the agent says is kept as a summary.
+It never retries and never measures. A red guard is mended on top of the candidate's own commit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import trio
+
+from sid_actors.activity import ActivityLog
+from sid_actors.prompting import clipped
+from sid_actors.roles import RoleActor, failed, make_turn
+from sid_actors.track import Track
+from sid_actors.workbench.base import Collected, Workbench
+from sid_protocol.commands import RunPlan
+from sid_protocol.errors import SidError
+from sid_protocol.events import AgentFailed, CandidateCommitted, CandidateRefused, WorkFailed
+from sid_protocol.ids import executor_number
+
+SUMMARY_LIMIT = 4000
+"""Characters of an agent's own words that are kept with its candidate."""
+
+Outcome = CandidateCommitted | CandidateRefused | AgentFailed | WorkFailed
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Executor(RoleActor[RunPlan, Outcome]):
+    """Turns one `RunPlan` into exactly one outcome."""
+
+    async def handle(self, message: RunPlan, activity: ActivityLog) -> Outcome:
+        """Open the worktree, let the agent edit, check and commit what it left."""
+        started = trio.current_time()
+        try:
+            worktree = await self.workbench.open_worktree(
+                message.iteration, message.executor, message.base, message.rework_of
+            )
+            turn = await make_turn(
+                message,
+                self.track,
+                worktree,
+                sealed=await self.workbench.sealed_paths(worktree),
+                number=executor_number(message.executor),
+                guard_output=message.guard_output,
+            )
+            answer = await self.backend.answer(turn, activity)
+            collected = await collect(self.workbench, self.track, message)
+        except (SidError, OSError) as error:
+            return failed(message, error, activity, started)
+        duration_s = trio.current_time() - started
+        if collected.commit is None or collected.refusal:
+            category, what = collected.refusal or ("logic_error", "the agent left no change")
+            return CandidateRefused(
+                cause=message.id,
+                category=category,
+                what=what,
+                paths=collected.paths,
+                commit=collected.commit,
+                diff_stat=collected.diff_stat or None,
+                cost=answer.cost,
+                duration_s=duration_s,
+            )
+        return CandidateCommitted(
+            cause=message.id,
+            commit=collected.commit,
+            diff_stat=collected.diff_stat,
+            changed_lines=collected.changed_lines,
+            paths=collected.paths,
+            summary=clipped(answer.text, SUMMARY_LIMIT),
+            findings=collected.findings,
+            cost=answer.cost,
+            duration_s=duration_s,
+        )
+
+
+async def collect(workbench: Workbench, track: Track, message: RunPlan) -> Collected:
+    """Check and commit what is in a candidate's worktree; also for what a straggler left when it was killed.
+
+    Raises:
+        GitError: git failed.
+    """
+    return await workbench.collect(
+        message.iteration, message.executor, message.base, message.plan.hypothesis, track.settings
+    )

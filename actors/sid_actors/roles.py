@@ -1,0 +1,137 @@
+"""What all role actors have in common: their tools, one turn of an agent, and what becomes of a failed one.
+
+A turn is asked once; the core decides on repeating. A back end that fails or answers junk is `AgentFailed`;
+git, the journal or the disk failing is `WorkFailed`, since another agent would fare no better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast
+
+import trio
+
+from sid_actors.activity import ActivityLog
+from sid_actors.actor import Actor, E, M
+from sid_actors.backends.base import Backend, Role, Turn
+from sid_actors.prompting import compose
+from sid_actors.track import Track
+from sid_actors.workbench.base import Workbench
+from sid_protocol.commands import (
+    AdvisePlan,
+    AgentCommand,
+    Command,
+    DraftPlan,
+    JudgePlan,
+    Research,
+    agent_of,
+    role_of,
+)
+from sid_protocol.errors import BackendError, SidError
+from sid_protocol.events import AgentFailed, WorkFailed
+from sid_protocol.ids import planner_number
+from sid_protocol.records import Cost, Plan, Record, agent_schema
+
+R = TypeVar("R", bound=Record)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class RoleActor(Actor[M, E]):
+    """An actor that asks an agent.
+
+    Attributes:
+        backend: Who answers.
+        workbench: Where the agent reads or edits.
+        track: What it may know of the run.
+    """
+
+    backend: Backend
+    workbench: Workbench
+    track: Track
+
+
+@dataclass(frozen=True, slots=True)
+class Asked(Generic[R]):
+    """An agent's answer as a record, and what it took."""
+
+    record: R
+    cost: Cost
+    duration_s: float
+
+
+async def ask(
+    actor: RoleActor[Any, Any],
+    command: Research | DraftPlan | AdvisePlan | JudgePlan,
+    activity: ActivityLog,
+    read: Callable[[str], R],
+) -> Asked[R] | AgentFailed | WorkFailed:
+    """Ask an agent that only reads, once, and read its answer.
+
+    Args:
+        actor: Whose tools are used.
+        command: What is asked.
+        activity: Where its signs of life are noted.
+        read: Reads the answer's text; raises `BackendError` on junk.
+    """
+    started = trio.current_time()
+    try:
+        cwd = await actor.workbench.view(command.head)
+        turn = await make_turn(command, actor.track, cwd)
+        answer = await actor.backend.answer(turn, activity)
+        record = read(answer.text)
+    except (SidError, OSError) as error:
+        return failed(command, error, activity, started)
+    return Asked(record, answer.cost, trio.current_time() - started)
+
+
+def failed(
+    command: Command, error: SidError | OSError, activity: ActivityLog, started: float
+) -> AgentFailed | WorkFailed:
+    """Return the event for a turn that ended with an error.
+
+    Args:
+        command: The turn's command.
+        error: What was raised.
+        activity: The turn's activity, for what it had cost by then.
+        started: When the turn began, in seconds of trio's clock.
+    """
+    if isinstance(error, BackendError):
+        spent = trio.current_time() - started
+        return AgentFailed(cause=command.id, why=str(error), cost=activity.cost, duration_s=spent)
+    hint = error.hint if isinstance(error, SidError) else ""
+    return WorkFailed(
+        cause=command.id, why=error.message if isinstance(error, SidError) else str(error), hint=hint
+    )
+
+
+async def make_turn(
+    command: AgentCommand,
+    track: Track,
+    cwd: str,
+    *,
+    sealed: tuple[str, ...] = (),
+    number: int = 1,
+    guard_output: str = "",
+) -> Turn:
+    """Put together the one question that a command asks of an agent; see `Turn` for the arguments.
+
+    Raises:
+        StoreError: the track's history could not be read.
+    """
+    role = role_of(command)
+    plan = getattr(command, "plan", None)
+    return Turn(
+        role=cast("Role", role),
+        agent_id=agent_of(command),
+        iteration=command.iteration,
+        prompt=await compose(command, track),
+        schema=agent_schema(role),
+        cwd=cwd,
+        deadline_s=float(getattr(track.settings.deadlines, role)),
+        track=track,
+        sealed=sealed,
+        plan=plan if isinstance(plan, Plan) else None,
+        number=planner_number(command.planner) if isinstance(command, DraftPlan) else number,
+        guard_output=guard_output,
+    )
