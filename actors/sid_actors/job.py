@@ -1,0 +1,115 @@
+"""The words for a job: what is to be run, what it may use, how it ended, and a handle to watch it by.
+
+Plain data for `process.run_job` and all that call it; nothing here starts or ends a process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from sid_actors import procfs
+from sid_actors.containment import Members
+from sid_actors.output import Captured
+from sid_protocol.errors import WorldError
+
+
+class JobStartError(WorldError):
+    """A job could not be started: no such folder, no sandbox, no process to be had."""
+
+
+class Enclosure(Protocol):
+    """What `process` needs to know of a sandbox: how it is started (`workbench.sandbox.Sandbox` is one)."""
+
+    def bwrap_argv(self, env: Mapping[str, str], *, info_fd: int | None) -> list[str]:
+        """Return the command line that makes it, up to the job's own command."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobLimits:
+    """What one job may use; None is no limit. MiB where the name ends in `_mb`.
+
+    `output_mb` is how much of each of its two streams is kept, half from the start and half from the end.
+    """
+
+    memory_mb: int | None = None
+    processes: int | None = 512
+    open_files: int | None = 4096
+    file_mb: int | None = 2048
+    output_mb: int = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """One command and all that surrounds it.
+
+    Args:
+        argv: The command; its first word is looked up on the PATH of `env`.
+        cwd: The working directory; with a sandbox, that one's `workdir` counts.
+        env: The whole environment. Without a sandbox `SID_JOB`, the job's mark, is added.
+        stdin: What it can read; then end of file.
+        deadline_s: Seconds from the start byte until it is ended; None is never.
+        grace_s: Seconds between SIGTERM and SIGKILL, at the deadline and when cancelled; 0 is no SIGTERM.
+        limits: What it may use.
+        sandbox: Where it is enclosed, or None.
+        merge_stderr: Whether its standard error goes to its standard output.
+    """
+
+    argv: tuple[str, ...]
+    cwd: str
+    env: dict[str, str]
+    stdin: bytes = b""
+    deadline_s: float | None
+    grace_s: float = 0.0
+    limits: JobLimits = field(default_factory=JobLimits)
+    sandbox: Enclosure | None
+    merge_stderr: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobResult:
+    """How a job ended.
+
+    Attributes:
+        exit_code: The exit status of its first process, or None where a signal ended that.
+        signal: The signal, or None. From a sandbox a signal comes as status 128 + n, as from a shell, and is
+            shown as the signal.
+        timed_out: Whether the deadline passed first, however it ended then.
+        stdout: What it printed.
+        stderr: What it printed as errors; empty with `merge_stderr`.
+        wall_s: Seconds from the start byte to the end of its first process.
+        cpu_s: CPU time in seconds, of all processes that were waited for by their parents or by this one.
+        processes_killed: How many processes were alive when it was ended, or outlived the first one. Those that
+            a sandbox takes along when its first process ends by itself are not counted.
+    """
+
+    exit_code: int | None
+    signal: int | None
+    timed_out: bool
+    stdout: Captured
+    stderr: Captured
+    wall_s: float
+    cpu_s: float
+    processes_killed: int
+
+
+class JobHandle:
+    """A running job, for those who watch it.
+
+    Attributes:
+        pid: The host's id of its first process; with a sandbox, of the namespace's init.
+    """
+
+    def __init__(self, pid: int, members: Members) -> None:
+        self.pid = pid
+        self._members: Members | None = members
+
+    def snapshot(self) -> procfs.ProcessSnapshot:
+        """Return what each of its processes is doing; blocks for some milliseconds. Empty after its end."""
+        return procfs.snapshot(self._members() if self._members else ())
+
+    def close(self) -> None:
+        """Forget its processes: their ids may be others' by now. `run_job` calls this at the end."""
+        self._members = None

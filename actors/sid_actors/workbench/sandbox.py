@@ -1,0 +1,217 @@
+"""The bubblewrap sandbox: what a job may see and write, as an argument list; and the probe whether it works.
+
+The workbench and the actors make a `Sandbox` for an agent (its worktree writable, sealed files and git's own
+read-only) or a benchmark (a clean checkout) and hand it to `process.run_job`, which starts what `bwrap_argv`
+says. Nothing here starts a job; `probe_bwrap` alone runs something, `true`. The recipe is closed against attacks
+that were tried: as root a bind can be unmounted unless all capabilities are dropped, a sealed file falls with
+its renamed parent unless each folder above it is bound onto itself, a nested user namespace can mount over it.
+A symbolic link cannot be sealed so; the comparison with the trusted content afterwards is what sees that.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import trio
+
+# Programs and libraries; the last two are where NixOS and Guix keep everything.
+SYSTEM_DIRS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store")
+# What programs look up by name; single entries, because /etc also holds keys and passwords' hashes.
+_ETC = (
+    *("alternatives", "group", "hosts", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime"),
+    *("nsswitch.conf", "passwd", "services", "protocols", "ssl/certs", "ssl/openssl.cnf", "ca-certificates"),
+    *("pki/tls/certs", "pki/tls/openssl.cnf", "pki/ca-trust/extracted", "crypto-policies"),
+)
+_ETC_NETWORK = ("resolv.conf", "gai.conf", "host.conf")
+_PROBE_LIMIT_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """One path of the sandbox; `source` is the host's path that appears there, by default the same."""
+
+    path: str
+    writable: bool = False
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sandbox:
+    """What a job may see; everything else of the machine is absent. All paths are absolute.
+
+    Args:
+        workdir: The working directory, inside `writable`, `readable` or `mounts`.
+        writable: Folders and files that it may change.
+        readable: What it may read; what is missing on the host is left out.
+        sealed: Files and folders inside a writable folder that stay as they are; they must exist.
+        network: Whether the host's network is there; if not, only a loopback of its own is.
+        home: Its HOME, an empty private folder.
+        mounts: More paths, or such that stand elsewhere on the host.
+    """
+
+    workdir: str
+    writable: tuple[str, ...]
+    readable: tuple[str, ...]
+    sealed: tuple[str, ...]
+    network: bool
+    home: str
+    mounts: tuple[Mount, ...] = ()
+
+    def bwrap_argv(self, env: Mapping[str, str], *, info_fd: int | None) -> list[str]:
+        """Return the command line of bubblewrap, up to and including the `--` before the job's own.
+
+        Args:
+            env: The whole environment of the job.
+            info_fd: Where bubblewrap tells the id of the namespace's init, if anywhere.
+        """
+        return [
+            bwrap_path(),
+            "--unshare-all",
+            *(["--share-net"] if self.network else []),
+            *(
+                "--unshare-user",
+                "--disable-userns",
+                "--cap-drop",
+                "ALL",
+                "--die-with-parent",
+                "--new-session",
+            ),
+            *([] if info_fd is None else ["--info-fd", str(info_fd)]),
+            "--clearenv",
+            *(word for name, value in env.items() for word in ("--setenv", name, value)),
+            *system_flags(),
+            *(_etc_flags(_ETC_NETWORK) if self.network else ()),
+            *("--proc", "/proc", "--dev", "/dev"),
+            *("--tmpfs", "/tmp", "--tmpfs", "/run"),  # noqa: S108 -- the job's own, made empty
+            *(("--tmpfs", self.home) if self.home != "/" else ()),
+            *(word for bind in _binds(self) for word in bind),
+            *("--remount-ro", "/", "--chdir", self.workdir, "--"),
+        ]
+
+
+def bwrap_path() -> str:
+    """Return where bubblewrap is, or where it would be if it were installed."""
+    return shutil.which("bwrap") or "/usr/bin/bwrap"
+
+
+@functools.cache
+def system_flags() -> tuple[str, ...]:
+    """Return the flags for the read-only system, in the shape that this host has; looks at `/` once."""
+    flags: list[str] = []
+    for directory in map(Path, SYSTEM_DIRS):
+        if directory.is_symlink():  # as Debian has /bin -> usr/bin
+            flags += ["--symlink", str(directory.readlink()), str(directory)]
+        elif directory.is_dir():
+            flags += ["--ro-bind", str(directory), str(directory)]
+    return (*flags, *_etc_flags(_ETC))
+
+
+def _etc_flags(names: tuple[str, ...]) -> list[str]:
+    paths = [f"/etc/{name}" for name in names if Path(f"/etc/{name}").exists()]
+    return [word for path in paths for word in ("--ro-bind-try", path, path)]
+
+
+def _binds(sandbox: Sandbox) -> Iterator[tuple[str, str, str]]:
+    """Yield the binds, parents first, so that what is deeper wins.
+
+    Between a writable folder and a read-only path in it, each folder is bound onto itself: a mount point cannot
+    be renamed, and with it neither can the way to what is read-only.
+    """
+    done: dict[PurePosixPath, Mount] = {}
+    for path, mount in sorted(_mounts(sandbox).items()):
+        above = next((done[p] for p in path.parents if p in done), None)
+        source = mount.source or _source_below(above, path)
+        done[path] = Mount(str(path), mount.writable, source)
+        if mount.writable:
+            yield "--bind", source, str(path)
+            continue
+        if above and not above.writable and not mount.source:
+            continue  # read-only already, as part of it
+        must_exist = "" if mount.path in sandbox.sealed else "-try"
+        if above and above.writable:
+            for folder in _folders_between(PurePosixPath(above.path), path):
+                yield f"--bind{must_exist}", _source_below(above, folder), str(folder)
+        yield f"--ro-bind{must_exist}", source, str(path)
+
+
+def _mounts(sandbox: Sandbox) -> dict[PurePosixPath, Mount]:
+    """Return what is asked for, by path; of a path named twice the later kind counts, so a seal always does."""
+    asked = [
+        *(Mount(path) for path in sandbox.readable),
+        *sandbox.mounts,
+        *(Mount(path, writable=True) for path in sandbox.writable),
+        *(Mount(path) for path in sandbox.sealed),
+    ]
+    return {PurePosixPath(os.path.normpath(mount.path)): mount for mount in asked}
+
+
+def _source_below(above: Mount | None, path: PurePosixPath) -> str:
+    """Return the host's path of what is below a mount, or of what stands alone."""
+    if above is None or above.source is None:
+        return str(path)
+    return str(PurePosixPath(above.source) / path.relative_to(above.path))
+
+
+def _folders_between(top: PurePosixPath, path: PurePosixPath) -> list[PurePosixPath]:
+    """Return the folders strictly between the two, from the top."""
+    return [folder for folder in reversed(path.parents) if folder != top and folder.is_relative_to(top)]
+
+
+async def probe_bwrap() -> str | None:
+    """Try whether a sandbox with the whole recipe can be made here, by making one; the caller keeps the answer.
+
+    Returns:
+        None where it works, else the reason and what to do, in one line.
+    """
+    if shutil.which("bwrap") is None:
+        return "bubblewrap is not installed; apt-get install bubblewrap"
+    return await trio.to_thread.run_sync(_probe)
+
+
+def _probe() -> str | None:
+    with tempfile.TemporaryDirectory(prefix="sid-probe-") as folder:
+        sealed = Path(folder, "sealed")
+        sealed.touch()
+        sandbox = Sandbox(
+            workdir=folder,
+            writable=(folder,),
+            readable=(),
+            sealed=(str(sealed),),
+            network=False,
+            home="/home/sid",
+        )
+        argv = [*sandbox.bwrap_argv({"PATH": "/usr/bin:/bin"}, info_fd=None), "true"]
+        try:
+            done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=_PROBE_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            return f"bubblewrap does not answer within {_PROBE_LIMIT_S:.0f} s; try: bwrap --ro-bind / / true"
+    if done.returncode == 0:
+        return None
+    said = " ".join(done.stderr.split()) or f"exit status {done.returncode}"
+    return f"{said}; {_hint(said, _namespace_settings())}"
+
+
+def _namespace_settings() -> dict[str, str]:
+    names = ("kernel/apparmor_restrict_unprivileged_userns", "kernel/unprivileged_userns_clone")
+    paths = [Path("/proc/sys", name) for name in (*names, "user/max_user_namespaces")]
+    return {path.name: path.read_text().strip() for path in paths if path.exists()}
+
+
+def _hint(said: str, settings: Mapping[str, str]) -> str:
+    """Say what mends a failed probe, from what bubblewrap said and what the kernel allows."""
+    if "nknown option" in said:
+        return "bubblewrap 0.8 or newer is needed; apt-get install bubblewrap"
+    if settings.get("max_user_namespaces") == "0":
+        return "sysctl -w user.max_user_namespaces=10000"
+    if settings.get("unprivileged_userns_clone") == "0":
+        return "sysctl -w kernel.unprivileged_userns_clone=1"
+    if settings.get("apparmor_restrict_unprivileged_userns") == "1":
+        return "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile for bwrap"
+    return "user namespaces are not allowed here (a container without them?)"

@@ -1,0 +1,115 @@
+"""Which programs of the user's PATH a sandbox must show: interpreters that live outside the system's folders.
+
+A virtual environment, a pyenv or a node installed below HOME is absent in a sandbox unless it is bound, and a
+pyenv shim starts nothing without the rest of pyenv (and costs 80 to 260 ms where it does). The actors ask once
+for each PATH, off the event loop, and put `Toolchain.path` into the job's environment and `Toolchain.readable`
+into its `Sandbox`. It asks the interpreters themselves where they live and starts nothing else.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from sid_actors.workbench.sandbox import SYSTEM_DIRS
+
+_ASK_LIMIT_S = 20.0
+_ASK_PYTHON = ("-c", "import sys; print(sys.executable, sys.prefix, sys.base_prefix, sep='\\n')")
+_ASK_NODE = (
+    "-p",
+    "[process.execPath, require('path').dirname(require('path').dirname(process.execPath))].join('\\n')",
+)
+_INTERPRETERS = {"python3": _ASK_PYTHON, "python": _ASK_PYTHON, "node": _ASK_NODE}
+
+
+@dataclass(frozen=True, slots=True)
+class Toolchain:
+    """The PATH that a job gets, and the folders that its sandbox must show read-only for it to work."""
+
+    path: str
+    readable: tuple[str, ...]
+
+
+def find_toolchain(path: str, *, home: str, programs: Iterable[str] = ()) -> Toolchain:
+    """Find what must be visible for the programs on PATH to start; blocks while it asks the interpreters.
+
+    Args:
+        path: The PATH to look through, as in the environment.
+        home: HOME; it and what is above it are never shown as a whole.
+        programs: More programs that must start (names, or paths), such as the first word of a command.
+
+    Returns:
+        The PATH with the real interpreters in place of shims, and what to bind.
+    """
+    entries = [entry for entry in dict.fromkeys(path.split(":")) if _may_show(entry, home)]
+    readable = [entry for entry in entries if not _in_system(entry)]
+    first: list[str] = []
+    shims: set[str] = set()
+    for name, question in _INTERPRETERS.items():
+        found = shutil.which(name, path=path)
+        if found is None or _in_system(found):
+            continue
+        executable, *prefixes = _ask(found, question)
+        if not executable:
+            continue
+        if (folder := str(Path(executable).parent)) != str(Path(found).parent):
+            shims.add(str(Path(found).parent))
+            first += [folder] if folder not in first else []
+        for prefix in (*prefixes, str(Path(executable).resolve().parent.parent)):
+            readable += _parts(prefix, home)
+    for name in programs:
+        readable += _program(name, path, home)
+    order = [*first, *(entry for entry in entries if entry not in shims and entry not in first)]
+    shown = [entry for entry in readable if entry not in shims]
+    return Toolchain(":".join(order), _outermost(shown))
+
+
+def _ask(program: str, question: tuple[str, ...]) -> list[str]:
+    """Return what an interpreter says of itself: its executable and its prefixes; an empty word if nothing."""
+    try:
+        done = subprocess.run(
+            [program, *question], check=False, capture_output=True, text=True, timeout=_ASK_LIMIT_S
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return [""]
+    return done.stdout.splitlines() if done.returncode == 0 and done.stdout else [""]
+
+
+def _program(name: str, path: str, home: str) -> list[str]:
+    """Return the program's own file and the folder of the file that it is a link to."""
+    found = shutil.which(name, path=path)
+    if found is None:
+        return []
+    real = Path(found).resolve()
+    shown = [found, str(real), str(real.parent)]
+    return [entry for entry in shown if _may_show(entry, home) and not _in_system(entry)]
+
+
+def _parts(prefix: str, home: str) -> list[str]:
+    """Return the prefix, or of one that is shared with other things only what holds programs."""
+    if _in_system(prefix):
+        return []
+    shared = {home, str(Path(home, ".local"))}
+    if prefix not in shared and _may_show(prefix, home):
+        return [prefix]
+    return [part for part in (f"{prefix}/bin", f"{prefix}/lib") if Path(part).is_dir()]
+
+
+def _may_show(entry: str, home: str) -> bool:
+    path = Path(entry)
+    return path.is_absolute() and path.exists() and not Path(home).is_relative_to(path)
+
+
+def _in_system(path: str) -> bool:
+    return any(Path(path).is_relative_to(directory) for directory in SYSTEM_DIRS)
+
+
+def _outermost(paths: Iterable[str]) -> tuple[str, ...]:
+    kept: list[str] = []
+    for path in sorted(dict.fromkeys(paths)):
+        if not any(Path(path).is_relative_to(outer) for outer in kept):
+            kept.append(path)
+    return tuple(kept)
