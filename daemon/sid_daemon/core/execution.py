@@ -154,6 +154,7 @@ def on_refused(turn: Turn, command: RunPlan, event: CandidateRefused) -> None:
         diff_stat=event.diff_stat,
         cost=add_cost(old.cost, event.cost),
         agent_s=(old.agent_s or 0.0) + event.duration_s,
+        no_op=event.category == "logic_error",
     )
     paths = ", ".join(event.paths[:20])
     end(turn, command.executor, "error", event.category, event.what, paths or event.what)
@@ -249,6 +250,7 @@ def block(turn: Turn) -> None:
                 status="done",
                 result="error",
                 failure=analysis("infrastructure", what, what),
+                measured_at=turn.at,
             )
 
 

@@ -51,6 +51,7 @@ class Execution:
     Attributes:
         guard: What results.tsv tells of the guards: pass, fail or `-` where there are none.
         smoke: The candidate's one first run.
+        no_op: The executor left nothing changed.
         ended: `(status, failure)` once it is settled; `success` may still be judged a regression.
     """
 
@@ -69,6 +70,7 @@ class Execution:
     raw: str = ""
     result: ResultStatus | None = None
     failure: FailureAnalysis | None = None
+    no_op: bool = False
     score: float | None = None
     kill: ForceKill | None = None
     cost: Cost = field(default_factory=Cost)

@@ -1,0 +1,79 @@
+"""How a contract's record becomes a file's text: field order of the contract, shortest floats, UTF-8.
+
+Called by the views. Never reads or writes a file, never adds a field that the contract does not list.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from sid_protocol.records import Plan, Record, ResearchBrief
+
+# The answers of agents come first in these classes, their identity first in the contracts.
+_ORDER: dict[type[Record], tuple[str, ...]] = {
+    Plan: (
+        "plan_id",
+        "planner_id",
+        "round",
+        "hypothesis",
+        "approach_family",
+        "critic_approved",
+        "target_files",
+        "steps",
+        "expected_outcome",
+        "history_reference",
+        "critic_review",
+        "architect_review",
+    ),
+    ResearchBrief: ("iteration", "researcher_id", "repo_analysis_summary", "ideas"),
+}
+RAW_DATA = "tracking/raw_data.json"
+EVENTS = "tracking/events.json"
+RESULTS = "tracking/results.tsv"
+IMPROVEMENTS = "state/improvements.md"
+LISTS = (RAW_DATA, EVENTS, RESULTS, IMPROVEMENTS)
+"""Views that only grow: the journal keeps their entries, `render_list` makes the file."""
+COLUMNS = ("iteration", "commit", "metric", "delta", "guard", "status", "description")
+
+
+def as_dict(record: Record) -> dict[str, Any]:
+    """Return a record as plain data in the contract's order; `measurement` is absent where there is none."""
+    data: dict[str, Any] = record.model_dump(mode="json")
+    if data.get("measurement", ...) is None:
+        del data["measurement"]
+    first = [name for name in _ORDER.get(type(record), ()) if name in data]
+    return {name: data[name] for name in (*first, *(name for name in data if name not in first))}
+
+
+def render(record: Record) -> str:
+    """Return a record's file: JSON, two spaces deep, with a newline at its end."""
+    return json.dumps(as_dict(record), ensure_ascii=False, allow_nan=False, indent=2) + "\n"
+
+
+def entry(record: Record) -> str:
+    """Return a record as one line of JSON, an entry of a list-like view."""
+    return json.dumps(as_dict(record), ensure_ascii=False, allow_nan=False)
+
+
+def render_list(file: str, entries: Iterable[str], *, direction: str = "higher_is_better") -> str:
+    """Return the whole text of a list-like view.
+
+    Args:
+        file: One of `LISTS`.
+        entries: Its entries, in order, as `project` gave them.
+        direction: Of the metric, for the first line of the results table.
+
+    Raises:
+        KeyError: there is no such list-like view.
+    """
+    if file in (RAW_DATA, EVENTS):
+        body = ",\n".join(f"  {one}" for one in entries)
+        return f"[\n{body}\n]\n" if body else "[]\n"
+    if file == RESULTS:
+        head = (f"# metric_direction: {direction}", "\t".join(COLUMNS))
+        return "".join(f"{line}\n" for line in (*head, *entries))
+    if file == IMPROVEMENTS:
+        return "".join(f"{one}\n" for one in entries)
+    raise KeyError(file)

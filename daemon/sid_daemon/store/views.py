@@ -1,0 +1,194 @@
+"""The contract files of a root, as far as one event changes them: a projection of the run's state.
+
+Called by the conductor for every event, in the transaction that makes the event durable, so that the files
+are views of the journal and can always be written again. Pure: texts by path, no disk. Names, fields and
+semantics are those of the contracts page; where a file only grows (raw data, results, events, force-kills) the
+projection gives entries, and `render_list` makes the whole file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sid_daemon.core.state import Round, RunState
+from sid_daemon.figures import one_line
+from sid_daemon.store import views_round as rounds
+from sid_daemon.store import views_state as places
+from sid_daemon.store.documents import (
+    EVENTS,
+    IMPROVEMENTS,
+    LISTS,
+    RAW_DATA,
+    RESULTS,
+    entry,
+    render,
+    render_list,
+)
+from sid_protocol.events import AnyEvent, ConfigChanged, RoundClosed, RunCreated
+from sid_protocol.records import Baseline, ForceKill, ResultRow, TrackEvent
+
+__all__ = ["LISTS", "Projection", "project", "render_list"]
+
+AGENT_SETTINGS = "state/agent-settings.json"
+ITERATION_STATE = "state/iteration_state.json"
+BASELINE = "tracking/baseline.json"
+_EMPTY = Round(iteration=0, started_at="", head="", baseline_score=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """What one event changes in a root.
+
+    Attributes:
+        documents: Path relative to the root → whole new text.
+        entries: `(path, entry)` to be added to list-like views, in order.
+    """
+
+    documents: dict[str, str] = field(default_factory=dict)
+    entries: tuple[tuple[str, str], ...] = ()
+
+
+def project(before: RunState | None, event: AnyEvent, after: RunState) -> Projection:
+    """Return the contract files that an event changes.
+
+    Args:
+        before: The run before the event; None for its first.
+        event: What happened.
+        after: The run after `step` has taken the event.
+
+    Returns:
+        Texts of the changed files only; an event that changed nothing gives nothing.
+    """
+    if before is after and not isinstance(event, ConfigChanged):
+        return Projection()
+    documents: dict[str, str] = {}
+    entries: list[tuple[str, str]] = []
+    if isinstance(event, RunCreated):
+        _created(before, event, documents, entries)
+    if isinstance(event, ConfigChanged):
+        entries.append((EVENTS, entry(_config_change(event, after))))
+    old = (before.round if before else None) or _EMPTY
+    closed = before is not None and isinstance(event, RoundClosed) and after.completed > before.completed
+    now = old if closed else after.round
+    if now is not None:
+        _round(old if old.iteration == now.iteration else _EMPTY, now, after.run_id, documents, entries)
+    if before is not None and isinstance(event, RoundClosed) and closed:
+        _closed(before, old, event, documents, entries)
+    _where(before, event, after, closed=closed, documents=documents)
+    return Projection(documents, tuple(entries))
+
+
+def _created(
+    before: RunState | None, event: RunCreated, documents: dict[str, str], entries: list[tuple[str, str]]
+) -> None:
+    documents[BASELINE] = render(
+        Baseline(
+            baseline_score=event.baseline_score,
+            recorded_at=event.at,
+            samples=list(event.baseline_samples),
+            commit=event.baseline_commit,
+            benchmark_command=event.settings.benchmark_command,
+        )
+    )
+    if before is not None:
+        return  # the table has its row 0 already
+    row = ResultRow(
+        iteration=0,
+        commit=event.baseline_commit[:7],
+        metric=event.baseline_score,
+        delta=0.0,
+        guard="-",
+        status="baseline",
+        description="baseline",
+    )
+    entries.append((RESULTS, rounds.row_line(row)))
+
+
+def _config_change(event: ConfigChanged, after: RunState) -> TrackEvent:
+    return TrackEvent(
+        timestamp=event.at,
+        event_type="config_change",
+        iteration=after.iteration,
+        details={
+            "field": event.field,
+            "old_value": event.old_value,
+            "new_value": event.new_value,
+            "source": event.source,
+        },
+    )
+
+
+def _round(
+    old: Round, now: Round, run_id: str, documents: dict[str, str], entries: list[tuple[str, str]]
+) -> None:
+    """Add what a round has learnt by this event: its brief, plans, results and force-kills."""
+    iteration = now.iteration
+    if now.brief is not None and now.brief is not old.brief:
+        documents[places.brief_path(iteration)] = render(now.brief)
+    for planner, slot in now.slots.items():
+        known = old.slots.get(planner)
+        if slot.plan is None or known is slot:
+            continue
+        if known is None or known.plan is not slot.plan:
+            documents[places.plan_path(iteration, planner)] = render(slot.plan)
+        if slot.status in ("approved", "rejected", "failed"):
+            documents[places.archive_path(iteration, planner)] = render(slot.plan)
+    for executor, one in now.executions.items():
+        if one.status == "done" and one.result is not None and old.executions.get(executor) is not one:
+            path = places.result_path(iteration, executor)
+            documents[path] = render(rounds.benchmark_result(now, one))
+    for number, kill in enumerate(now.kills[len(old.kills) :], len(old.kills)):
+        head = kill_heading(run_id, iteration, kill.at)
+        text = kill_line(kill) if number else f"{head}\n\n{kill_line(kill)}"
+        entries.append((IMPROVEMENTS, text))
+
+
+def kill_heading(run_id: str, iteration: int, at: str) -> str:
+    """Return the heading over a round's force-kills, in the run's file and in the one across runs."""
+    return f"## {run_id} · round {iteration} · {at}"
+
+
+def kill_line(kill: ForceKill) -> str:
+    """Return a force-kill as one list item."""
+    return (
+        f"- agent {kill.agent_id} · reason {kill.reason} · last_tool {one_line(kill.last_tool or 'none')} "
+        f"· repeats {kill.repeats} · deadline_s {kill.deadline_s:g} · elapsed_s {kill.elapsed_s:g} "
+        f"· processes_killed {kill.processes_killed} · snippet: {one_line(kill.snippet)}"
+    )
+
+
+def _closed(
+    state: RunState,
+    now: Round,
+    event: RoundClosed,
+    documents: dict[str, str],
+    entries: list[tuple[str, str]],
+) -> None:
+    """Add what is written of a round for good."""
+    iteration = now.iteration
+    for planner, slot in now.slots.items():
+        if slot.plan is not None and slot.status not in ("approved", "rejected"):
+            documents[places.archive_path(iteration, planner)] = render(slot.plan)
+    documents[places.history_path(iteration)] = render(rounds.history(state, now, event.at))
+    documents[places.report_path(iteration)] = render(rounds.merge_report(state, now, event.tags))
+    entries.extend((RAW_DATA, entry(one)) for one in rounds.raw_entries(now))
+    entries.extend((RESULTS, rounds.row_line(row)) for row in rounds.result_rows(now))
+
+
+def _where(
+    before: RunState | None, event: AnyEvent, after: RunState, *, closed: bool, documents: dict[str, str]
+) -> None:
+    """Add where the run is now, if that changed."""
+    settings = places.agent_settings(after)
+    if before is None or settings != places.agent_settings(before):
+        documents[AGENT_SETTINGS] = render(settings)
+    if after.round is None:
+        if before is not None and before.round is not None:
+            status: places.IterationStatus = "completed" if closed else "interrupted"
+            documents[ITERATION_STATE] = render(places.ended_iteration(before.round, status, event.at))
+        return
+    was = places.iteration_state(before, "") if before is not None else None
+    if places.iteration_state(after, "") != was:
+        current = places.iteration_state(after, event.at)
+        if current is not None:
+            documents[ITERATION_STATE] = render(current)

@@ -1,0 +1,296 @@
+"""What is written of a round when it is over: history, merge report, raw data, rows of the results table.
+
+Pure functions of the round as it was when it was closed, called by `views`; also the source of a single
+candidate's benchmark result. Nothing is decided here: verdict, scores and reasons are the core's.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Literal
+
+from sid_daemon.core.describe import describe
+from sid_daemon.core.measuring import CandidateOutcome, Verdict
+from sid_daemon.core.state import Execution, Round, RunState
+from sid_daemon.figures import difference, one_line, signed
+from sid_protocol import ids
+from sid_protocol.records import (
+    BenchmarkResult,
+    Durations,
+    Entrant,
+    Evidence,
+    IterationHistory,
+    Loser,
+    MergedWinner,
+    MergeReport,
+    RawEntry,
+    ResultRow,
+)
+
+Status = Literal["merged", "no_improvement", "no_winner", "all_rejected", "blocked"]
+RowStatus = Literal["baseline", "keep", "keep (reworked)", "discard", "crash", "no-op", "metric-error"]
+
+
+def ranked(now: Round) -> list[Execution]:
+    """Return a round's executions by their number."""
+    return sorted(now.executions.values(), key=lambda one: ids.executor_number(one.executor))
+
+
+def won(now: Round) -> Verdict | None:
+    """Return the verdict if its winner is merged; a verdict alone is no win, as the branch may have moved."""
+    return now.verdict if now.winner_commit is not None else None
+
+
+def _outcome(now: Round, one: Execution) -> CandidateOutcome | None:
+    return now.verdict.outcomes.get(one.executor) if now.verdict else None
+
+
+def _sub_scores(now: Round, one: Execution) -> dict[str, float]:
+    outcome = _outcome(now, one)
+    if outcome is not None and outcome.sub_scores:
+        return dict(outcome.sub_scores)
+    return dict(one.smoke.sub_scores) if one.smoke else {}
+
+
+def benchmark_result(now: Round, one: Execution) -> BenchmarkResult:
+    """Return contract 2 of a candidate that has ended."""
+    outcome = _outcome(now, one)
+    return BenchmarkResult.model_validate(
+        {
+            "executor_id": one.executor,
+            "plan_id": one.plan.plan_id,
+            "benchmark_score": one.score,
+            "benchmark_raw": one.raw,
+            "status": one.result,
+            "sub_scores": _sub_scores(now, one),
+            "failure_analysis": one.failure,
+            "timestamp": one.measured_at,
+            "measurement": outcome.measurement if outcome else None,
+            "force_kill": one.kill,
+            "commit": one.commit,
+            "diff_stat": one.diff_stat,
+            "cost": one.cost,
+            "durations": Durations(agent_s=one.agent_s, benchmark_s=one.benchmark_s),
+        }
+    )
+
+
+def history(state: RunState, now: Round, ended_at: str) -> IterationHistory:
+    """Return contract 4 of a round.
+
+    Args:
+        state: The run before the round was counted.
+        now: The round.
+        ended_at: When it was closed, ISO 8601.
+    """
+    verdict = won(now)
+    winner = now.executions[verdict.winner] if verdict and verdict.winner else None
+    return IterationHistory(
+        iteration=now.iteration,
+        baseline_score=now.baseline_score,
+        winner=_entrant(now, winner, verdict) if winner and verdict else None,
+        losers=[
+            Loser(
+                plan_id=one.plan.plan_id,
+                score=one.score,
+                approach_family=one.plan.approach_family,
+                hypothesis=one.plan.hypothesis,
+                sub_scores=_sub_scores(now, one),
+                failure_analysis=one.failure,
+            )
+            for one in ranked(now)
+            if one is not winner
+        ],
+        research_brief_id=f"round_{now.iteration}",
+        rejected_plans=list(now.rejected),
+        force_kills=list(now.kills),
+        agent_failures=list(now.failures),
+        evidence=evidence(state, now),
+        started_at=now.started_at,
+        ended_at=ended_at,
+    )
+
+
+def _entrant(now: Round, one: Execution, verdict: Verdict) -> Entrant:
+    return Entrant(
+        plan_id=one.plan.plan_id,
+        score=verdict.score_after,
+        approach_family=one.plan.approach_family,
+        hypothesis=one.plan.hypothesis,
+        sub_scores=_sub_scores(now, one),
+    )
+
+
+def evidence(state: RunState, now: Round) -> list[Evidence]:
+    """Return what a reader can check of a round's verdict: claim, command, output, verdict."""
+    verdict = now.verdict
+    if verdict is None:
+        return []
+    metric, command = state.settings.primary_metric, state.settings.benchmark_command
+    lines = [_output_line(now, one) for one in ranked(now)]
+    output = "\n".join([*lines, describe(verdict)])
+    merged = won(now)
+    if merged is None or merged.winner is None:
+        _, reason = status_of(state, now)
+        claim = f"no candidate of round {now.iteration} improves {metric} from {verdict.score_before!r}"
+        return [Evidence(claim=claim, command=command, output=output, verdict=f"not merged: {reason}")]
+    winner = now.executions[merged.winner]
+    claim = f"{one_line(winner.plan.hypothesis)}: {metric} {merged.score_before!r} → {merged.score_after!r}"
+    again = reproduce(state.repo, now.winner_commit or "", command, now.iteration)
+    told = f"merged as {now.winner_commit}; measure it again: {again}"
+    return [Evidence(claim=claim, command=command, output=output, verdict=told)]
+
+
+def _why_not(now: Round, one: Execution) -> str:
+    """Return in one line why a candidate is not the winner; empty for the winner."""
+    outcome = _outcome(now, one)
+    return one_line((outcome.why if outcome else None) or (one.failure.what if one.failure else ""))
+
+
+def _output_line(now: Round, one: Execution) -> str:
+    why = _why_not(now, one)
+    line = f"{one.executor}: {'no score' if one.score is None else repr(one.score)} ({one.result})"
+    return f"{line}: {why}" if why else line
+
+
+def reproduce(repo: str, commit: str, command: str, iteration: int) -> str:
+    """Return the shell line that measures a commit again, in a checkout of its own."""
+    return (
+        f'd=$(mktemp -d) && git -C {shlex.quote(repo)} worktree add --detach "$d" {commit} '
+        f'&& cd "$d" && SID_ITERATION={iteration} sh -c {shlex.quote(command)}'
+    )
+
+
+def status_of(state: RunState, now: Round) -> tuple[Status, str | None]:
+    """Return how a round ended, and why nothing was merged; the reason is None when something was."""
+    if now.winner_commit is not None:
+        return "merged", None
+    if now.blocked:
+        killed = sum(1 for one in now.executions.values() if one.kill is not None)
+        return "blocked", f"{killed} force-kills reached kill_threshold {state.settings.kill_threshold}"
+    if not now.approved and now.rejected:
+        reasons = "; ".join(f"{one.plan_id}: {one.rejection_reason}" for one in now.rejected)
+        return "all_rejected", reasons[:2000]
+    if not now.approved:
+        return "no_winner", "no planner produced a plan"
+    verdict = now.verdict
+    if verdict is None:
+        return "no_winner", "no candidate gave a valid score"
+    if verdict.status == "merged":
+        return "no_winner", f"{verdict.winner} was not merged: the improvement branch was moved meanwhile"
+    return verdict.status, verdict.reason
+
+
+def merge_report(state: RunState, now: Round, tags: Mapping[str, str]) -> MergeReport:
+    """Return contract 9 of a round.
+
+    Args:
+        state: The run before the round was counted.
+        now: The round.
+        tags: Executor → the tag under which its candidate is kept.
+    """
+    status, reason = status_of(state, now)
+    verdict, merged = now.verdict, won(now)
+    winner = None
+    if merged is not None and merged.winner is not None:
+        one = now.executions[merged.winner]
+        winner = MergedWinner.model_validate(
+            {
+                "executor_id": one.executor,
+                "branch": ids.experiment_branch(state.topic, now.iteration, one.executor),
+                "hypothesis": one.plan.hypothesis,
+                "score_before": merged.score_before,
+                "score_after": merged.score_after,
+                "sub_scores": _sub_scores(now, one),
+                "commit": now.winner_commit,
+            }
+        )
+    regressed = any(one.result == "regression" for one in now.executions.values())
+    return MergeReport.model_validate(
+        {
+            "iteration": now.iteration,
+            "goal_slug": state.goal_slug,
+            "winner": winner,
+            "archived": [tags[key] for key in sorted(tags, key=ids.executor_number)],
+            "regressions_detected": regressed or bool(verdict and verdict.regressions_detected),
+            "re_benchmark_score": verdict.score_after if verdict else None,
+            "status": status,
+            "reason": reason,
+            "measurement": verdict.measurement if verdict else None,
+        }
+    )
+
+
+def raw_entries(now: Round) -> list[RawEntry]:
+    """Return contract 5 of a round: one entry a candidate."""
+    verdict = won(now)
+    return [
+        RawEntry.model_validate(
+            {
+                "iteration": now.iteration,
+                "plan_id": one.plan.plan_id,
+                "benchmark_score": one.score,
+                "is_winner": verdict is not None and verdict.winner == one.executor,
+                "approach_family": one.plan.approach_family,
+                "sub_scores": _sub_scores(now, one),
+                "measurement": _figures(_outcome(now, one)),
+            }
+        )
+        for one in ranked(now)
+    ]
+
+
+def _figures(outcome: CandidateOutcome | None) -> dict[str, object] | None:
+    if outcome is None or outcome.measurement is None:
+        return None
+    found = outcome.measurement
+    names = {"n": "n", "gain": "gain", "ci": "interval", "p": "p", "mode": "mode", "sd_pair": "sd_pair"}
+    return {ours: found.get(theirs) for ours, theirs in names.items()}
+
+
+def result_rows(now: Round) -> list[ResultRow]:
+    """Return contract 14 of a round: one row a candidate."""
+    verdict = won(now)
+    rows = []
+    for one in ranked(now):
+        is_winner = verdict is not None and verdict.winner == one.executor
+        known = one.score is not None and now.baseline_score is not None
+        rows.append(
+            ResultRow(
+                iteration=now.iteration,
+                commit=(one.commit or "-")[:7],
+                metric=one.score,
+                delta=difference(one.score or 0.0, now.baseline_score or 0.0) if known else None,
+                guard=one.guard,
+                status=_row_status(one, is_winner=is_winner),
+                description=_description(now, one),
+            )
+        )
+    return rows
+
+
+def _description(now: Round, one: Execution) -> str:
+    told, why = one_line(one.plan.hypothesis), _why_not(now, one)
+    return f"{told} [{why}]" if why else told
+
+
+def _row_status(one: Execution, *, is_winner: bool) -> RowStatus:
+    if is_winner:
+        return "keep (reworked)" if one.reworks else "keep"
+    if one.result in ("success", "regression"):
+        return "discard"
+    if one.no_op:
+        return "no-op"
+    category = one.failure.category if one.failure else None
+    if category == "benchmark_parse_error":
+        return "metric-error"
+    return "discard" if category in ("sealed_file_violation", "scope_error") else "crash"
+
+
+def row_line(row: ResultRow) -> str:
+    """Return a row of the results table, without its newline; what is not known is `-`."""
+    metric = "-" if row.metric is None else repr(row.metric)
+    delta = "-" if row.delta is None else signed(row.delta)
+    cells = (str(row.iteration), row.commit, metric, delta, row.guard, row.status, row.description)
+    return "\t".join(cells)

@@ -1,0 +1,239 @@
+"""The two views of where a run is: `iteration_state.json` and `agent-settings.json`.
+
+Pure functions of the state, called by `views`. Other self-improve tools resume from these files, so
+`current_step` is the earliest step that is not finished, although the steps of a round overlap.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from sid_daemon.core.state import Execution, Round, RunState, Slot
+from sid_protocol.records import (
+    AgentSettings,
+    ExecutionState,
+    ExecutorState,
+    IterationState,
+    PlannerState,
+    PlanningState,
+    RecordingState,
+    ResearchState,
+    Step,
+    StepStatus,
+    TournamentState,
+)
+
+IterationStatus = Literal["in_progress", "completed", "failed", "interrupted"]
+FINISHED: frozenset[StepStatus] = frozenset({"completed", "failed", "skipped"})
+
+
+def brief_path(iteration: int) -> str:
+    """Return where a round's research brief lies in the root."""
+    return f"state/research_briefs/round_{iteration}.json"
+
+
+def plan_path(iteration: int, planner: str) -> str:
+    """Return where a planner's plan lies in the root."""
+    return f"plans/round_{iteration}/plan_{planner}.json"
+
+
+def archive_path(iteration: int, planner: str) -> str:
+    """Return where a plan with its reviews is kept for good."""
+    return f"state/plan_archive/round_{iteration}/plan_{planner}.json"
+
+
+def result_path(iteration: int, executor: str) -> str:
+    """Return where a candidate's benchmark result lies in the root."""
+    return f"state/benchmark_results/round_{iteration}/{executor}.json"
+
+
+def history_path(iteration: int) -> str:
+    """Return where a round's history lies in the root."""
+    return f"state/iteration_history/round_{iteration}.json"
+
+
+def report_path(iteration: int) -> str:
+    """Return where a round's merge report lies in the root."""
+    return f"state/merge_reports/round_{iteration}.json"
+
+
+def agent_settings(state: RunState) -> AgentSettings:
+    """Return contract 10 of a run; a run exists only when goal, benchmark, harness and trust are set."""
+    return AgentSettings(
+        trust_confirmed=True,
+        si_setting_goal=True,
+        si_setting_benchmark=True,
+        si_setting_harness=True,
+        iterations=state.completed,
+        best_score=state.best_score,
+        plateau_consecutive_count=state.plateau_count,
+        circuit_breaker_count=state.breaker_count,
+        status=state.status,
+        goal_slug=state.goal_slug,
+        measurement=_best_ci(state) if state.noisy else None,
+    )
+
+
+def _best_ci(state: RunState) -> dict[str, object]:
+    return {"best_ci": list(state.best_interval) if state.best_interval else None}
+
+
+def iteration_state(state: RunState, updated_at: str) -> IterationState | None:
+    """Return contract 8 of the round under way; None between rounds.
+
+    Args:
+        state: The run.
+        updated_at: When it last changed, ISO 8601.
+    """
+    now = state.round
+    if now is None:
+        return None
+    return _iteration(now, _status(state), updated_at, closing=_is_closing(state, now))
+
+
+def ended_iteration(now: Round, status: IterationStatus, updated_at: str) -> IterationState:
+    """Return contract 8 of a round that is over.
+
+    Args:
+        now: The round as it was last.
+        status: `completed` when it is recorded; `interrupted` when it was given up before it began.
+        updated_at: When it ended, ISO 8601.
+    """
+    done = _iteration(now, status, updated_at, closing=status == "completed")
+    if status != "completed":
+        return done
+    recording = RecordingState(
+        status="completed",
+        history_path=history_path(now.iteration),
+        visualization_updated=True,
+        cleanup_done=True,
+    )
+    return done.model_copy(update={"recording": recording, "current_step": "stop_check"})
+
+
+def current_step(state: RunState) -> Step | None:
+    """Return the earliest step of the round that is not finished; None between rounds."""
+    now = iteration_state(state, "")
+    return now.current_step if now is not None else None
+
+
+def _status(state: RunState) -> IterationStatus:
+    if state.status == "user_stopped":
+        return "interrupted"
+    return "failed" if state.status == "failed" else "in_progress"
+
+
+def _is_closing(state: RunState, now: Round) -> bool:
+    return f"r{now.iteration}.close" in state.outstanding
+
+
+def _iteration(now: Round, status: IterationStatus, updated_at: str, *, closing: bool) -> IterationState:
+    research = ResearchState(
+        status=now.research,
+        output_path=brief_path(now.iteration) if now.brief else None,
+        completed_at=now.research_done_at,
+    )
+    planning, execution = _planning(now), _execution(now)
+    tournament = _tournament(now, closing=closing)
+    return IterationState(
+        iteration=now.iteration,
+        status=status,
+        current_step=_step(now, research, planning, execution, tournament),
+        started_at=now.started_at,
+        updated_at=updated_at,
+        research=research,
+        planning=planning,
+        execution=execution,
+        tournament=tournament,
+        recording=RecordingState(status="in_progress" if closing else "pending"),
+        user_ideas_consumed=list(now.ideas),
+    )
+
+
+def _step(
+    now: Round,
+    research: ResearchState,
+    planning: PlanningState,
+    execution: ExecutionState,
+    tournament: TournamentState,
+) -> Step:
+    if research.status not in FINISHED:
+        return "research"
+    if planning.status not in FINISHED:
+        drafting = any(slot.status == "drafting" for slot in now.slots.values())
+        return "planning" if drafting or not now.slots else "critic_review"
+    if execution.status not in FINISHED:
+        return "execution"
+    return "tournament" if tournament.status not in FINISHED else "recording"
+
+
+def _is_planned(now: Round) -> bool:
+    """Say whether every plan has its verdict; a blocked round has no more need of one."""
+    return now.planning_done_at is not None or now.execution_done_at is not None
+
+
+def _planning(now: Round) -> PlanningState:
+    status: StepStatus = "in_progress" if now.slots else "pending"
+    if _is_planned(now):
+        status = "completed" if any(slot.plan for slot in now.slots.values()) else "failed"
+    return PlanningState(
+        status=status,
+        plans={slot.planner: _planner(now, slot) for slot in now.slots.values()},
+        approved_count=len(now.approved),
+        completed_at=(now.planning_done_at or now.execution_done_at) if _is_planned(now) else None,
+    )
+
+
+def _planner(now: Round, slot: Slot) -> PlannerState:
+    status: StepStatus = "completed"
+    if slot.status == "drafting":
+        status = "in_progress"
+    elif slot.status == "failed":
+        status = "failed"
+    judged = slot.status in ("approved", "rejected")
+    return PlannerState(
+        status=status,
+        output_path=plan_path(now.iteration, slot.planner) if slot.plan else None,
+        critic_approved=slot.status == "approved" if judged else None,
+    )
+
+
+def _execution(now: Round) -> ExecutionState:
+    status: StepStatus = "in_progress" if now.executions else "pending"
+    if now.execution_done_at is not None:
+        status = "completed" if now.executions else "skipped"
+    return ExecutionState(
+        status=status,
+        executors={one.executor: _executor(now, one) for one in now.executions.values()},
+        completed_at=now.execution_done_at,
+    )
+
+
+def _executor(now: Round, one: Execution) -> ExecutorState:
+    status: StepStatus = "in_progress"
+    if one.status == "waiting":
+        status = "pending"
+    elif one.status == "done":
+        status = "completed" if one.result in ("success", "regression") else "failed"
+    return ExecutorState(
+        status=status,
+        plan_id=one.plan.plan_id,
+        output_path=result_path(now.iteration, one.executor) if one.status == "done" else None,
+        benchmark_score=one.score,
+    )
+
+
+def _tournament(now: Round, *, closing: bool) -> TournamentState:
+    if now.execution_done_at is None:
+        return TournamentState()
+    if now.selection is None:
+        return TournamentState(status="skipped", completed_at=now.verdict_at)
+    if not closing:
+        return TournamentState(status="in_progress")
+    won = now.verdict if now.verdict and now.winner_commit else None
+    return TournamentState(
+        status="completed",
+        winner=won.winner if won else None,
+        winner_score=won.score_after if won else None,
+        completed_at=now.verdict_at,
+    )
