@@ -1,0 +1,103 @@
+"""The summary at a run's end, and what a user should know of a run besides its figures.
+
+Made for `start --wait`, `demo`, the last log record and `run.status`. The first five lines are promised to
+scripts, so they never change; everything after them may. Pure; tells what the state holds and nothing else.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from pydantic import JsonValue
+
+from sid_daemon.core.state import ENDED, RunState
+from sid_daemon.figures import improvement, percentage
+from sid_protocol import ids
+
+CHART = "tracking/progress.png"
+
+
+def summary_text(state: RunState, *, notes: Sequence[str] = ()) -> str:
+    """Return the summary of a run, without a newline at its end.
+
+    Args:
+        state: The run as it ended.
+        notes: What was done about push and pull request, where they are on.
+    """
+    gain = improvement(state.best_score, state.baseline_score, state.settings.benchmark_direction)
+    share = percentage(gain, state.baseline_score)
+    lines = [
+        "=== Self-Improvement Loop Complete ===",
+        f"Status: {state.status}",
+        f"Iterations: {state.completed}",
+        f"Best Score: {state.best_score!r} (baseline: {state.baseline_score!r})",
+        f"Improvement: {gain!r} ({share}%)",
+    ]
+    if state.reason:
+        lines.append(f"Reason: {state.reason}")
+    if state.hint:
+        lines.append(f"Hint: {state.hint}")
+    if state.best_interval is not None:
+        low, high = (("?" if end is None else repr(end)) for end in state.best_interval)
+        lines.append(f"95 % interval of the best score: [{low}, {high}]")
+    lines.append(f"Branch: {ids.improve_branch(state.goal_slug)} at {state.head[:12]}")
+    lines += [note for note in status_notes(state) if note != state.hint]
+    if state.completed:
+        lines.append(f"Chart: {state.root}/{CHART}")
+    return "\n".join([*lines, *push_lines(state), *notes])
+
+
+def push_lines(state: RunState) -> list[str]:
+    """Return what a user can run by hand, for push and pull request that are off."""
+    settings, branch = state.settings, ids.improve_branch(state.goal_slug)
+    lines = []
+    if not settings.auto_push:
+        push = f"git -C {shlex.quote(state.repo)} push origin {branch}"
+        lines.append(f"Push skipped (auto_push: false). Run manually: {push}")
+    if not settings.auto_pr:
+        create = f"gh pr create --head {branch} --base {shlex.quote(settings.target_branch)}"
+        lines.append(f"PR creation skipped (auto_pr: false). Run manually: {create}")
+    return lines
+
+
+def summary_fields(state: RunState) -> dict[str, JsonValue]:
+    """Return the summary as data: the names of the promised lines, and what the others tell."""
+    gain = improvement(state.best_score, state.baseline_score, state.settings.benchmark_direction)
+    share = percentage(gain, state.baseline_score)
+    return {
+        "run_id": state.run_id,
+        "status": state.status,
+        "iterations": state.completed,
+        "best_score": state.best_score,
+        "baseline": state.baseline_score,
+        "delta": gain,
+        "delta_pct": None if share == "n/a" else float(share),
+        "interval": list(state.best_interval) if state.best_interval else None,
+        "reason": state.reason,
+        "hint": state.hint or None,
+        "repo": state.repo,
+        "root": state.root,
+        "branch": ids.improve_branch(state.goal_slug),
+        "head": state.head,
+        "target_branch": state.settings.target_branch,
+        "chart": f"{state.root}/{CHART}" if state.completed else None,
+    }
+
+
+def status_notes(state: RunState) -> list[str]:
+    """Return what the user should know of a run besides its figures, a line each."""
+    notes = []
+    if state.on_side_ref:
+        branch = ids.improve_branch(state.goal_slug)
+        notes.append(
+            f"{branch} is checked out in a worktree of yours: wins are kept on refs/sid/{state.goal_slug}, "
+            "and the branch follows when it is free"
+        )
+    if state.status == "paused":
+        notes.append("paused: 'sictl resume' goes on")
+    if state.history.broken_rounds:
+        notes.append("the benchmark failed on the improvement branch itself: no candidate was judged")
+    if state.hint and state.status in ENDED:
+        notes.append(state.hint)
+    return notes

@@ -1,0 +1,132 @@
+"""A run and its rounds as the rows that RPC results carry.
+
+Made of the run's state and of the round's documents, for `run.list`, `run.status` and `run.history`. Pure: what
+actors are doing right now is handed in by the conductor, which alone knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sid_daemon.core.round import seconds_between
+from sid_daemon.core.run import is_active
+from sid_daemon.core.state import RunState
+from sid_daemon.figures import difference
+from sid_daemon.report.text import status_notes
+from sid_daemon.store.views_state import current_step
+from sid_protocol.records import IterationHistory, MergeReport
+from sid_protocol.status import ActorRow, BudgetRow, Counters, RoundSummary, RunRow, Spend
+
+
+def run_row(
+    state: RunState,
+    *,
+    actors: Sequence[ActorRow] = (),
+    notes: Sequence[str] = (),
+    sandbox: str = "",
+    now: str | None = None,
+) -> RunRow:
+    """Return one run as `run.list` and `run.status` tell of it.
+
+    Args:
+        state: The run.
+        actors: Of the round under way.
+        notes: What else the user should know, after what the state itself says.
+        sandbox: How jobs are contained, or why they are not.
+        now: The present, ISO 8601, so that an active run's time goes on; None counts whole rounds only.
+    """
+    settings = state.settings
+    return RunRow(
+        run_id=state.run_id,
+        repo=state.repo,
+        topic=state.topic,
+        root=state.root,
+        status=state.status,
+        iteration=state.iteration,
+        max_iterations=settings.max_iterations,
+        current_step=current_step(state),
+        best_score=state.best_score,
+        baseline=state.baseline_score,
+        interval=state.best_interval,
+        counters=_counters(state),
+        budget=_budget(state, now),
+        actors=list(actors),
+        reason=state.reason,
+        goal_slug=state.goal_slug,
+        target_branch=settings.target_branch,
+        sandbox=sandbox,
+        notes=[*status_notes(state), *notes],
+        metric=settings.primary_metric,
+        direction=settings.benchmark_direction,
+        target=settings.target_value,
+    )
+
+
+def _counters(state: RunState) -> Counters:
+    settings = state.settings
+    kills = sum(1 for one in state.round.executions.values() if one.kill is not None) if state.round else 0
+    return Counters(
+        plateau=state.plateau_count,
+        plateau_window=settings.plateau_window,
+        circuit_breaker=state.breaker_count,
+        circuit_breaker_threshold=settings.circuit_breaker_threshold,
+        blocked=state.blocked_count,
+        blocked_limit=settings.blocked_limit,
+        force_kills=kills,
+        kill_threshold=settings.kill_threshold,
+    )
+
+
+def _budget(state: RunState, now: str | None) -> BudgetRow:
+    budget, spent = state.settings.budget, state.spent.values()
+    wall_s = state.wall_s
+    if now is not None and state.round is not None and is_active(state):
+        wall_s += seconds_between(state.round.started_at, now)
+    models = state.settings.agent_backend != "local"
+    return BudgetRow(
+        usd=Spend(spent=_known(one.usd for one in spent), limit=budget.usd),
+        tokens=Spend(
+            spent=_known(tokens for one in spent for tokens in (one.input_tokens, one.output_tokens)),
+            limit=budget.tokens,
+        ),
+        # Without a model no call is made that anybody pays for.
+        calls=Spend(spent=sum(one.calls for one in spent) if models else None, limit=budget.calls),
+        wall_s=Spend(spent=wall_s, limit=budget.wall_s),
+    )
+
+
+def _known(amounts: Iterable[float | None]) -> float | None:
+    """Return the sum of what is known, None if nothing is."""
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if known else None
+
+
+def round_summary(history: IterationHistory, report: MergeReport) -> RoundSummary:
+    """Return one round as a row of the history.
+
+    Args:
+        history: Of the round.
+        report: Its merge report.
+    """
+    winner = history.winner
+    known = winner is not None and winner.score is not None and history.baseline_score is not None
+    commit = (report.winner.model_extra or {}).get("commit") if report.winner else None
+    return RoundSummary(
+        iteration=history.iteration,
+        status=report.status,
+        baseline_score=history.baseline_score,
+        score=winner.score if winner else None,
+        delta=difference(winner.score or 0.0, history.baseline_score or 0.0) if winner and known else None,
+        family=winner.approach_family if winner else None,
+        hypothesis=winner.hypothesis if winner else None,
+        commit=commit,
+        candidates=len(history.losers) + (winner is not None),
+        rejected=len(history.rejected_plans),
+        force_kills=len(history.force_kills),
+        started_at=history.started_at,
+        ended_at=history.ended_at,
+        duration_s=seconds_between(history.started_at, history.ended_at)
+        if history.started_at and history.ended_at
+        else None,
+        reason=report.reason,
+    )
