@@ -1,0 +1,222 @@
+"""Serves the method table on a Unix socket: who may call, what is called, what is answered.
+
+Started by `app` with one handler a method (`methods`); checks parameters and results by the table,
+turns errors into their codes, and never decides anything about a run. One slow, silent or hostile
+client costs its own connection and nothing else. The rules come from the interfaces page, JSON-RPC.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import errno
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+import trio
+from pydantic import BaseModel
+
+from sid_daemon.connection import Call, Connection, HangUps
+from sid_daemon.listening import Listening, Peer, peer_of
+from sid_protocol.errors import FAILED, INTERNAL_ERROR, METHOD_NOT_FOUND, SidError
+from sid_protocol.jsonrpc import (
+    REPLY_LIMIT,
+    Notification,
+    Request,
+    encode_error,
+    encode_response,
+)
+from sid_protocol.rpc import METHODS, check_params, openrpc_document
+
+CONNECTIONS = 256
+"""Clients at once; one more is told so and closed."""
+
+GRACE_S = 2.0
+"""How long calls may still run, and replies be read, when the server stops."""
+
+_ACCEPT_PAUSE_S = 0.1
+_NO_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+
+Handler = Callable[[Any, Call], Awaitable[BaseModel | Mapping[str, Any]]]
+"""A method: its checked parameters and the call → its result model, or the fields of one."""
+
+
+class Log(Protocol):
+    """What the server needs of a structured logger."""
+
+    def info(self, event: str, **fields: Any) -> Any:
+        """Log what is normal."""
+
+    def warning(self, event: str, **fields: Any) -> Any:
+        """Log what somebody may want to look at."""
+
+    def exception(self, event: str, **fields: Any) -> Any:
+        """Log the exception being handled."""
+
+
+class _UnknownMethod(SidError):
+    rpc_code = METHOD_NOT_FOUND
+
+
+class RpcServer:
+    """The daemon's JSON-RPC server.
+
+    Args:
+        handlers: Method → what carries it out. `rpc.discover` is the server's own.
+        log: Where it tells what happened.
+        version: The daemon's, for `rpc.discover`.
+        owner_uid: Who is served, beside root; by default the user that the daemon runs as.
+        connections: Clients at once.
+
+    Raises:
+        ValueError: a handler's method is not in the table.
+    """
+
+    def __init__(
+        self,
+        handlers: Mapping[str, Handler],
+        log: Log,
+        *,
+        version: str = "",
+        owner_uid: int | None = None,
+        connections: int = CONNECTIONS,
+    ) -> None:
+        if unknown := sorted(set(handlers) - set(METHODS)):
+            raise ValueError(f"not in the method table: {', '.join(unknown)}")
+        self._handlers = {**handlers, "rpc.discover": self._discover}
+        self._log = log
+        self._version = version
+        self._served_uids = {0, os.geteuid() if owner_uid is None else owner_uid}
+        self._limit = connections
+        self._open: set[Connection] = set()
+        self._accepted = 0
+        self._accepting = trio.CancelScope()
+        self._hang_ups = HangUps()
+        self._faults = 0
+        self._changed = trio.lowlevel.ParkingLot()
+
+    @property
+    def clients(self) -> int:
+        """How many clients are connected."""
+        return len(self._open)
+
+    async def clients_changed(self) -> None:
+        """Wait until a client has come or gone."""
+        await self._changed.park()
+
+    async def serve(
+        self,
+        listening: Listening,
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Serve until `stop` or cancelled; every connection is closed then, the listener is not."""
+        # Its own descriptor, since closing a listener of trio closes the socket.
+        listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening.sock.dup()))
+        try:
+            async with listener, trio.open_nursery() as watchers:
+                watchers.start_soon(self._hang_ups.run)
+                async with trio.open_nursery() as detached, trio.open_nursery() as clients:
+                    task_status.started()
+                    with self._accepting:
+                        await self._accept(listener, clients, detached)
+                    detached.cancel_scope.deadline = trio.current_time() + 2 * GRACE_S
+                watchers.cancel_scope.cancel()
+        finally:
+            self._hang_ups.close()
+
+    def stop(self) -> None:
+        """Take no more connections and no more calls; those under way get `GRACE_S` seconds."""
+        self._accepting.cancel()
+        for connection in self._open:
+            connection.stop(GRACE_S)
+
+    async def _accept(
+        self, listener: trio.SocketListener, clients: trio.Nursery, detached: trio.Nursery
+    ) -> None:
+        while True:
+            try:
+                stream = await listener.accept()
+            except OSError as error:
+                if error.errno not in _NO_ROOM:
+                    raise
+                # The connection stays in the backlog; without a pause this would be a busy loop.
+                self._log.warning("rpc_out_of_descriptors", error=str(error))
+                await trio.sleep(_ACCEPT_PAUSE_S)
+                continue
+            peer = peer_of(stream.socket)
+            clients.start_soon(self._welcome, stream, peer, detached)
+
+    async def _welcome(self, stream: trio.SocketStream, peer: Peer, detached: trio.Nursery) -> None:
+        if peer.uid not in self._served_uids:
+            self._log.warning("rpc_peer_refused", peer_uid=peer.uid, peer_pid=peer.pid)
+            await trio.aclose_forcefully(stream)
+            return
+        if len(self._open) >= self._limit:
+            self._log.warning("rpc_too_many_clients", clients=len(self._open))
+            text = f"too many clients ({self._limit}); close one and try again"
+            with contextlib.suppress(trio.BrokenResourceError), trio.move_on_after(GRACE_S):
+                await stream.send_all(encode_error(None, FAILED, text))
+            await trio.aclose_forcefully(stream)
+            return
+        self._accepted += 1
+        connection = Connection(self._accepted, peer, stream, self._answer, detached)
+        self._open.add(connection)
+        self._changed.unpark_all()
+        try:
+            await connection.serve(self._hang_ups)
+        finally:
+            self._open.remove(connection)
+            self._changed.unpark_all()
+
+    async def _answer(self, message: Request | Notification, call: Call) -> bytes:
+        identity = message.id if isinstance(message, Request) else None
+        try:
+            result = await self._carry_out(message, call)
+            line = encode_response(identity, result)
+        except SidError as error:
+            return _error_line(identity, error)
+        except Exception as error:  # noqa: BLE001 - one faulty method must not take the daemon along
+            if known := _only_sid_error(error):
+                return _error_line(identity, known)
+            return self._fault(identity, message.method)
+        if len(line) > REPLY_LIMIT:
+            return encode_error(identity, FAILED, f"the result is {len(line)} bytes long: too much")
+        return line
+
+    async def _carry_out(self, message: Request | Notification, call: Call) -> Any:
+        method, handler = METHODS.get(message.method), self._handlers.get(message.method)
+        if method is None or handler is None:
+            near = difflib.get_close_matches(message.method, METHODS, n=1)
+            hint = f"did you mean {near[0]}?" if near else "rpc.discover lists all methods"
+            raise _UnknownMethod(f"Method not found: {message.method[:80]}", hint=hint)
+        result = await handler(check_params(method, message.params), call)
+        if not isinstance(result, method.result):
+            result = method.result.model_validate(result)
+        return result.model_dump(mode="json")
+
+    def _fault(self, identity: Any, method: str) -> bytes:
+        self._faults += 1
+        fault = f"{os.getpid()}-{self._faults}"
+        self._log.exception("rpc_fault", method=method, fault=fault)
+        hint = f"the log has the details: look for fault {fault}"
+        return encode_error(
+            identity, INTERNAL_ERROR, f"a fault of the daemon ({fault})", {"fault": fault, "hint": hint}
+        )
+
+    async def _discover(self, _params: Any, _call: Call) -> Mapping[str, Any]:
+        # Its schemas take long enough to build that other clients would notice.
+        return await trio.to_thread.run_sync(openrpc_document, self._version)
+
+
+def _error_line(identity: Any, error: SidError) -> bytes:
+    data = {**error.data, "hint": error.hint} if error.hint else error.data
+    return encode_error(identity, error.rpc_code, error.message, data or None)
+
+
+def _only_sid_error(error: Exception) -> SidError | None:
+    """Return the one error of ours that a nursery of the method has wrapped into a group."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error if isinstance(error, SidError) else None
