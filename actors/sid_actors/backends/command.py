@@ -1,0 +1,241 @@
+"""The command back end: any program that reads a prompt and writes an answer, one process tree a turn.
+
+Role actors ask it when `agent_backend` is `command`. The program is started without a shell, in a sandbox unless
+that is off, with a scrubbed environment; standard input is the prompt, standard output the answer or a stream
+of events, standard error activity. It never retries, trusts no word about a score, and when it is cancelled
+no process of the turn is left. The table of the command back end in the interfaces is its rule.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import trio
+
+from sid_actors.activity import ActivityLog
+from sid_actors.backends.base import Answer, Turn
+from sid_actors.backends.stream import StreamReader
+from sid_actors.backends.visible import AgentProgram, agent_paths, check_agent_command, resolve_command
+from sid_actors.process import Enclosure, JobHandle, JobLimits, JobResult, JobSpec, JobStartError, run_job
+from sid_protocol.errors import BackendError
+from sid_protocol.settings import Settings
+
+__all__ = ["CommandBackend", "Enclose", "check_agent_command"]
+
+PASSED_ON = ("PATH", "HOME", "LANG", "TERM", "USER")
+"""All that an agent gets of the daemon's environment, besides what `agent_env` names."""
+
+_LINE_LIMIT = 4000
+
+
+class Enclose(Protocol):
+    """Makes a sandbox; `workbench.sandbox.Sandbox` is one."""
+
+    def __call__(
+        self,
+        *,
+        workdir: str,
+        writable: tuple[str, ...],
+        readable: tuple[str, ...],
+        sealed: tuple[str, ...],
+        network: bool,
+        home: str,
+    ) -> Enclosure:
+        """Return a sandbox that shows and lets write what is named, and nothing else of the user's."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandBackend:
+    """Answers prompts with the user's own program.
+
+    Attributes:
+        repo: Absolute path of the repository's top.
+        enclose: Makes the sandbox of a turn; None where the sandbox is off or does not work.
+        environ: The environment that names are taken from.
+        path: PATH of the agent; by default that of `environ`.
+        readable: What every agent may read besides: the interpreters of PATH.
+        git_dir: The repository's git directory, which an executor may read; its worktree points there.
+        on_stderr: Called with each line of standard error, for the log.
+    """
+
+    repo: str
+    enclose: Enclose | None
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    path: str | None = None
+    readable: tuple[str, ...] = ()
+    git_dir: str | None = None
+    on_stderr: Callable[[Turn, str], None] | None = None
+
+    async def answer(self, turn: Turn, activity: ActivityLog) -> Answer:
+        """Start the program, give it the prompt, and return what it answered.
+
+        Raises:
+            BackendError: it could not be started, failed, or answered nothing.
+            SettingsInvalid: the command is empty, cannot be split, or its program is missing.
+        """
+        settings = turn.track.settings
+        folder = await trio.to_thread.run_sync(_write_files, turn)
+        reader, watch = StreamReader(activity), _Watch(turn, activity, self.on_stderr)
+        try:
+            spec = await trio.to_thread.run_sync(self._spec, turn, settings, folder)
+            result = await run_job(
+                spec,
+                on_output=lambda name, piece: reader.feed(piece) if name == "stdout" else watch.feed(piece),
+                on_start=watch.started,
+            )
+        except JobStartError as error:
+            raise BackendError(
+                f"the agent's command could not be started: {error.message}", hint=error.hint
+            ) from error
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(functools.partial(shutil.rmtree, folder, ignore_errors=True))
+        reader.close()
+        watch.close()
+        activity.processes_killed = result.processes_killed
+        _check_end(result, reader, watch.last_line)
+        if turn.schema is not None and not reader.text.strip():
+            raise BackendError("the agent's command printed no answer", hint=_quoted(watch.last_line))
+        return Answer(reader.text, reader.cost)
+
+    def _spec(self, turn: Turn, settings: Settings, folder: str) -> JobSpec:
+        home = self.environ.get("HOME", "/")
+        path = self.path or self.environ.get("PATH", os.defpath)
+        program = resolve_command(settings.agent_command, repo=self.repo, home=home, path=path)
+        limits = settings.limits
+        return JobSpec(
+            argv=program.argv,
+            cwd=turn.cwd,
+            env=self._environment(turn, settings.agent_env, folder, path),
+            stdin=turn.prompt.encode("utf-8", "replace"),
+            deadline_s=None,  # the core decides, after it has looked at what the agent is doing
+            grace_s=settings.grace_s,
+            limits=JobLimits(
+                memory_mb=limits.memory_mb,
+                processes=limits.processes,
+                open_files=limits.open_files,
+                file_mb=limits.file_mb,
+                output_mb=1,  # the reader keeps the answer
+            ),
+            sandbox=self._sandbox(turn, settings, folder, program, home),
+        )
+
+    def _environment(self, turn: Turn, more: Iterable[str], folder: str, path: str) -> dict[str, str]:
+        names = [*PASSED_ON, *more]
+        passed = {name: self.environ[name] for name in names if name in self.environ}
+        own = {
+            "PATH": path,
+            "SID_ROLE": turn.role,
+            "SID_RUN_ID": turn.track.run_id,
+            "SID_ITERATION": str(turn.iteration),
+            "SID_AGENT_ID": turn.agent_id,
+            "SID_DEADLINE_S": f"{turn.deadline_s:g}",
+        }
+        if turn.schema is not None:
+            own["SID_OUTPUT_SCHEMA"] = f"{folder}/{_SCHEMA}"
+        if turn.role == "executor":
+            own |= {"SID_WORKTREE": turn.cwd, "SID_PLAN_FILE": f"{folder}/{_PLAN}"}
+        return passed | own
+
+    def _sandbox(
+        self, turn: Turn, settings: Settings, folder: str, program: AgentProgram, home: str
+    ) -> Enclosure | None:
+        if self.enclose is None:
+            return None
+        shown, writable = agent_paths(settings.agent_paths, repo=self.repo, home=home)
+        readable = [*self.readable, *program.shown, *shown, folder]
+        sealed = list(turn.sealed)
+        if turn.role == "executor":
+            writable = (turn.cwd, *writable)
+            readable += [self.git_dir] if self.git_dir else []
+            own_git = str(Path(turn.cwd, ".git"))
+            sealed += [own_git] if Path(own_git).exists() and own_git not in sealed else []
+        else:
+            readable.append(turn.cwd)
+        return self.enclose(
+            workdir=turn.cwd,
+            writable=writable,
+            readable=tuple(dict.fromkeys(readable)),
+            sealed=tuple(sealed),
+            network=settings.agent_network,
+            home=home,
+        )
+
+
+_SCHEMA, _PLAN = "schema.json", "plan.json"
+
+
+def _write_files(turn: Turn) -> str:
+    """Write what the agent is told the paths of, into a new folder that only this user can enter."""
+    folder = tempfile.mkdtemp(prefix="sid-turn-")
+    if turn.schema is not None:
+        Path(folder, _SCHEMA).write_text(json.dumps(turn.schema, indent=1), encoding="utf-8")
+    if turn.plan is not None and turn.role == "executor":
+        Path(folder, _PLAN).write_text(turn.plan.model_dump_json(indent=1), encoding="utf-8")
+    return folder
+
+
+def _check_end(result: JobResult, reader: StreamReader, last_line: str) -> None:
+    """Raise for a program that did not end well, with its own last words."""
+    said = reader.failure or last_line or _quoted(reader.activity.error or "")
+    words = f": {said[:400]}" if said else ""
+    if result.signal is not None:
+        raise BackendError(f"the agent's command was ended by signal {result.signal}{words}")
+    if result.exit_code:
+        raise BackendError(f"the agent's command failed with exit status {result.exit_code}{words}")
+    if reader.failure:
+        raise BackendError(f"the agent's turn failed{words}")
+
+
+def _quoted(line: str) -> str:
+    return f"it said: {line[:400]}" if line else ""
+
+
+class _Watch:
+    """Standard error line by line, and the processes, as activity."""
+
+    def __init__(
+        self, turn: Turn, activity: ActivityLog, on_line: Callable[[Turn, str], None] | None
+    ) -> None:
+        self._turn = turn
+        self._activity = activity
+        self._on_line = on_line
+        self._partial = b""
+        self.last_line = ""
+
+    def started(self, handle: JobHandle) -> None:
+        def processes() -> tuple[tuple[str, ...], tuple[str, ...], float]:
+            seen = handle.snapshot().processes
+            states = tuple(f"{p.pid} {p.state} {p.wchan or '-'} {p.command}" for p in seen)
+            sockets = tuple(f"{s.state} {s.remote}" for p in seen for s in p.sockets)
+            return states, sockets, sum(p.cpu_s for p in seen)
+
+        self._activity.processes = processes
+
+    def feed(self, piece: bytes) -> None:
+        *lines, partial = (self._partial + piece).split(b"\n")
+        self._partial = partial[:_LINE_LIMIT]
+        for line in lines:
+            self._line(line)
+
+    def close(self) -> None:
+        self._line(self._partial)
+        self._partial = b""
+
+    def _line(self, raw: bytes) -> None:
+        line = raw[:_LINE_LIMIT].decode("utf-8", "replace").strip()
+        if not line:
+            return
+        self.last_line = line
+        self._activity.output(line)
+        if self._on_line:
+            self._on_line(self._turn, line)
