@@ -1,0 +1,247 @@
+"""Runs the benchmark, guards and the hold-out: one command, in a clean checkout of exactly one tree.
+
+The git-master's measuring and the set-up gate call it. It judges nothing: it hands back one run as it was. Every
+arm sees the same path and the same environment; sealed files come from the trusted commit, whatever
+the tree says; nothing of an earlier run is there. Benchmarks of one machine never overlap: they take turns by a
+lock file, first come first served within this daemon. Guards have a checkout of their own and do not wait for it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import trio
+
+from sid_actors.process import JobLimits, JobResult, JobSpec, run_job
+from sid_actors.repository import RepoInfo
+from sid_actors.trees import changes, open_repository, tree_of, with_changes
+from sid_actors.workbench.base import BenchRun, CommandRun
+from sid_actors.workbench.local import seal_of
+from sid_actors.workbench.machine import MachineLock
+from sid_actors.workbench.pool import PlainCheckout
+from sid_actors.workbench.sandbox import Mount, Sandbox
+from sid_actors.workbench.scoring import ScoreFault, check_format, parse_score
+from sid_actors.workbench.seal import Seal
+from sid_actors.workbench.toolchain import Toolchain, find_toolchain
+from sid_protocol.errors import BenchmarkError
+from sid_protocol.records import Category
+from sid_protocol.settings import Settings
+
+GUARD_OUTPUT_CHARACTERS = 4000
+RAW_CHARACTERS = 16_000
+_PASSED = ("HOME", "LANG", "USER", "TERM")
+_SIGKILL = 9
+
+
+class LocalBench:
+    """Implements `Bench` on this machine.
+
+    Args:
+        info: The repository.
+        root: The track's root; the checkouts lie in its pool.
+        lock: The machine's lock, shared by all runs of the daemon.
+        trusted: The commit whose sealed files every measured tree gets; None: each tree's own.
+        sandboxed: Whether bubblewrap works here; `settings.sandbox` can still turn it off.
+    """
+
+    def __init__(
+        self,
+        info: RepoInfo,
+        root: str,
+        *,
+        lock: MachineLock,
+        trusted: str | None = None,
+        sandboxed: bool = True,
+    ) -> None:
+        self._info = info
+        self._lock = lock
+        self._trusted = trusted
+        self._sandboxed = sandboxed
+        self._bench = PlainCheckout(info.common_dir, f"{root}/pool/bench")
+        self._guard = PlainCheckout(info.common_dir, f"{root}/pool/guard")
+        self._bench_turn = trio.Lock()
+        self._guard_turn = trio.Lock()
+        self._toolchain: Toolchain | None = None
+
+    async def measure(self, tree: str, iteration: int, settings: Settings) -> BenchRun:
+        """See `Bench.measure`."""
+        return await self._score(tree, settings.benchmark_command, iteration, settings)
+
+    async def holdout(self, tree: str, iteration: int, settings: Settings) -> BenchRun:
+        """Run the hold-out command once, as `measure` runs the benchmark.
+
+        Raises:
+            BenchmarkError: there is none, or it could not be run at all.
+            GitError: the checkout failed.
+        """
+        return await self._score(tree, settings.holdout_command or "", iteration, settings)
+
+    async def check(self, tree: str, command: str, iteration: int, settings: Settings) -> CommandRun:
+        """See `Bench.check`."""
+        async with self._guard_turn:
+            await self._fill(self._guard, tree, settings)
+            limit_s = settings.deadlines.guard
+            job = await self._job(self._guard.folder, command, iteration, settings, limit_s)
+            result = await run_job(replace(job, merge_stderr=True))
+        return CommandRun(
+            command=command,
+            passed=result.exit_code == 0 and not result.timed_out,
+            output=result.stdout.text().strip()[-GUARD_OUTPUT_CHARACTERS:],
+            timed_out=result.timed_out,
+        )
+
+    async def _score(self, tree: str, command: str, iteration: int, settings: Settings) -> BenchRun:
+        check_format(settings.benchmark_format)
+        if not command.strip():
+            raise BenchmarkError("there is no benchmark command", hint="sictl init --benchmark CMD")
+        async with self._bench_turn, self._lock.held():
+            await self._fill(self._bench, tree, settings)
+            limit_s = settings.deadlines.benchmark
+            job = await self._job(self._bench.folder, command, iteration, settings, limit_s)
+            load1 = os.getloadavg()[0]
+            started_at = datetime.now(UTC).isoformat(timespec="microseconds")
+            result = await run_job(job)
+        verdict = await trio.to_thread.run_sync(_judge, result, settings)
+        return BenchRun(
+            score=verdict.score,
+            status=verdict.status,
+            category=verdict.category,
+            why=verdict.why,
+            sub_scores=verdict.sub_scores,
+            raw=_capped(result),
+            exit_code=result.exit_code,
+            started_at=started_at,
+            wall_s=result.wall_s,
+            cpu_s=result.cpu_s,
+            load1=load1,
+        )
+
+    async def _fill(self, checkout: PlainCheckout, tree: str, settings: Settings) -> None:
+        sealed = tree
+        if self._trusted is not None and self._trusted != tree:
+            seal = await seal_of(self._info.common_dir, self._trusted, settings)
+            sealed = await trio.to_thread.run_sync(
+                _with_trusted, self._info.common_dir, tree, self._trusted, seal
+            )
+        await checkout.fill(sealed)
+
+    async def _job(
+        self, folder: str, command: str, iteration: int, settings: Settings, limit_s: float
+    ) -> JobSpec:
+        home = os.environ.get("HOME", "/")
+        path = os.environ.get("PATH", "/usr/bin:/bin")
+        enclosed = self._sandboxed and settings.sandbox != "off"
+        if enclosed and self._toolchain is None:
+            self._toolchain = await trio.to_thread.run_sync(lambda: find_toolchain(path, home=home))
+        shared = _mounts(self._info.top, folder, (*settings.share_paths, *settings.benchmark_paths))
+        sandbox = None
+        if enclosed and self._toolchain:
+            path = self._toolchain.path
+            sandbox = Sandbox(
+                workdir=folder,
+                writable=(folder,),
+                readable=self._toolchain.readable,
+                sealed=(),
+                network=settings.benchmark_network,
+                home=home,
+                mounts=tuple(shared),
+            )
+        else:
+            await trio.to_thread.run_sync(_link, shared)
+        limits = settings.limits
+        passed = {name: value for name in _PASSED if (value := os.environ.get(name)) is not None}
+        return JobSpec(
+            argv=("/bin/sh", "-c", command),
+            cwd=folder,
+            env={
+                **passed,
+                "PATH": path,
+                "SID_ITERATION": str(iteration),
+                # what runs in a checkout must not find the repository around it
+                "GIT_CEILING_DIRECTORIES": str(Path(folder).parent),
+            },
+            deadline_s=limit_s,
+            limits=JobLimits(
+                memory_mb=limits.memory_mb,
+                processes=limits.processes,
+                open_files=limits.open_files,
+                file_mb=limits.file_mb,
+                output_mb=limits.output_mb or JobLimits().output_mb,
+            ),
+            sandbox=sandbox,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    score: float | None
+    status: str
+    category: Category | None
+    why: str
+    sub_scores: dict[str, float]
+
+
+def _judge(result: JobResult, settings: Settings) -> _Verdict:
+    if result.timed_out:
+        why = f"the benchmark did not end within {settings.deadlines.benchmark:g} s"
+        return _Verdict(None, "timeout", "timeout", why, {})
+    form = settings.benchmark_format
+    found = parse_score(
+        form,
+        settings.primary_metric,
+        result.stdout.text() if form.startswith("regex:") else "",
+        result.stdout.last_line(),
+        result.exit_code,
+    )
+    if not isinstance(found, ScoreFault):
+        return _Verdict(found.value, "success", None, "", found.sub_scores)
+    said = result.stderr.last_line() or result.stdout.last_line() or ""
+    category = found.category
+    if category == "logic_error" and (result.signal == _SIGKILL or "MemoryError" in said):
+        category = "oom"
+    why = f"{found.why}: {said[:300]}" if said and category != "benchmark_parse_error" else found.why
+    return _Verdict(None, "error", category, why, {})
+
+
+def _capped(result: JobResult) -> str:
+    text = result.stdout.text()
+    if len(text) <= RAW_CHARACTERS:
+        return text
+    half = RAW_CHARACTERS // 2
+    cut = result.stdout.total - 2 * half
+    return f"{text[:half]}\n[... about {cut} bytes cut ...]\n{text[-half:]}"
+
+
+def _with_trusted(common_dir: str, tree: str, trusted: str, seal: Seal) -> str:
+    """Return the tree with every sealed path as the trusted commit has it; a path that it lacks is gone."""
+    repo = open_repository(common_dir)
+    own = tree_of(repo, tree)
+    differing = changes(repo, tree_of(repo, trusted), own)
+    wanted = {c.path: c.old for c in differing if seal.holds(c.path, exists=c.old is not None)}
+    return with_changes(repo, own, wanted) if wanted else own
+
+
+def _mounts(top: str, folder: str, paths: Sequence[str]) -> list[Mount]:
+    """Return what `share_paths` and `benchmark_paths` show: relative ones at the same place in the checkout."""
+    found = []
+    for item in paths:
+        path = Path(item.removesuffix(":rw"))
+        source = os.path.normpath(Path(top, path))
+        shown = source if path.is_absolute() else os.path.normpath(Path(folder, path))
+        if not path.is_absolute() and not shown.startswith(f"{folder}/"):
+            raise BenchmarkError(f"shared path {item} leads out of the repository", hint="give it absolute")
+        found.append(Mount(shown, writable=item.endswith(":rw"), source=source))
+    return found
+
+
+def _link(shared: Sequence[Mount]) -> None:
+    """Without a sandbox, show shared paths of the repository by symbolic links."""
+    for mount in shared:
+        if mount.source and mount.source != mount.path and Path(mount.source).exists():
+            Path(mount.path).parent.mkdir(parents=True, exist_ok=True)
+            if not os.path.lexists(mount.path):
+                Path(mount.path).symlink_to(mount.source)

@@ -1,0 +1,228 @@
+"""Worktrees of candidates: made, removed, cleaned up after a crash; and never a user's one touched.
+
+`LocalWorkbench` owns one `Checkouts` a run. A worktree is ours only if the run's records name it: what else lies
+at a needed path, or holds a needed branch, is reported and refused, never overwritten. git's own list of
+worktrees is changed under the repository's lock only, in milliseconds; files are written and deleted
+outside of it. `git worktree prune` is never used, for it would forget a user's worktree on an unplugged disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import trio
+
+from sid_actors.gitcli import git
+from sid_actors.repository import RepoInfo, metadata_lock
+from sid_actors.trees import GITLINK, files, open_repository, tree_of
+from sid_actors.workbench import disk, pool
+from sid_protocol.errors import GitError
+from sid_protocol.ids import experiment_branch, worktree_name
+
+_OURS_BY_NAME = re.compile(r"round_[0-9]+_executor_[0-9]+\Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worktree:
+    """A candidate's worktree as it was made.
+
+    Attributes:
+        path: Its folder.
+        branch: Its branch, without `refs/heads/`.
+        start: The commit that was checked out.
+        manifest: What the checkout wrote.
+        git_file: The content of its `.git` file.
+        admin_dir: Its folder in the git directory.
+    """
+
+    path: str
+    branch: str
+    start: str
+    manifest: disk.Manifest
+    git_file: bytes
+    admin_dir: str
+
+
+class Checkouts:
+    """The worktrees and the pool of one run.
+
+    Args:
+        info: The repository.
+        root: The track's root; the pool lies in it.
+        topic: The track's topic.
+        known: Names of worktrees that the run's records say it made.
+        nursery: Where deleting goes on in the background.
+    """
+
+    def __init__(
+        self, info: RepoInfo, root: str, topic: str, known: Iterable[str], nursery: trio.Nursery
+    ) -> None:
+        self.pool = f"{root}/pool"
+        self._info = info
+        self._topic = topic
+        self._known = set(known)
+        self._nursery = nursery
+        self._trash = itertools.count(1)
+        self._deleting = 0
+        self._deleted = trio.Event()
+
+    async def open(self, iteration: int, executor: str, start: str) -> Worktree:
+        """Make a candidate's worktree and branch at a commit, anew if they are ours and there already.
+
+        Raises:
+            GitError: something of the user's is in the way, or git failed.
+        """
+        name = worktree_name(self._topic, iteration, executor)
+        branch = experiment_branch(self._topic, iteration, executor)
+        path = self._path(name)
+        await trio.to_thread.run_sync(self._check_folders, path)
+        if name not in self._known:
+            await self._check_way(path, branch)
+        self._known.add(name)
+        await self._remove(name)
+        await trio.Path(path).parent.mkdir(parents=True, exist_ok=True)
+        add = ("worktree", "add", "--no-checkout", "--no-track", "-B", branch, path, start)
+        async with metadata_lock(self._info.common_dir):
+            await git("-c", "worktree.useRelativePaths=false", *add, cwd=self._info.top)
+        await git("read-tree", "--reset", "-u", start, cwd=path)
+        return await trio.to_thread.run_sync(self._record, path, branch, start)
+
+    async def clean(self, keep: Collection[str], iteration: int, known_worktrees: Iterable[str]) -> list[str]:
+        """Remove every worktree of ours that the round does not need, and trash that a dead daemon left.
+
+        Args:
+            keep: Executors whose worktrees stay.
+            iteration: Their round.
+            known_worktrees: Names of worktrees that the run's records say it made.
+
+        Returns:
+            One line for each thing that was found and left alone.
+        """
+        self._known.update(known_worktrees)
+        kept = {worktree_name(self._topic, iteration, executor) for executor in keep}
+        for name in sorted(self._known - kept):
+            await self._remove(name)
+        for left in await trio.to_thread.run_sync(self._old_trash):
+            self._discard(left)
+        return await trio.to_thread.run_sync(self._strangers)
+
+    async def close(self) -> None:
+        """Remove all worktrees of this run and the whole pool; deleting may be cut short by a deadline."""
+        for name in sorted(self._known):
+            await self._remove(name)
+        while self._deleting:
+            await self._deleted.wait()
+        await pool.delete(self.pool)
+        await trio.to_thread.run_sync(self._drop_empty_folders)
+
+    def _path(self, name: str) -> str:
+        return f"{self._info.top}/worktrees/{name}"
+
+    def _check_folders(self, path: str) -> None:
+        for folder in (Path(self._info.top, "worktrees"), Path(path).parent):
+            if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+                raise GitError(f"{folder} is in the way of a worktree", hint="rename it and start again")
+
+    async def _check_way(self, path: str, branch: str) -> None:
+        target = trio.Path(path)
+        if await target.is_symlink() or await target.exists():
+            raise GitError(
+                f"{path} is in the way and not of this run", hint="move it away, or remove it if it is stale"
+            )
+        ref = f"refs/heads/{branch}"
+        if not (await git("rev-parse", "--verify", "--quiet", ref, cwd=self._info.top, expect=(0, 1))).code:
+            raise GitError(
+                f"the branch {branch} is in the way and not of this run",
+                hint=f"rename it: git -C '{self._info.top}' branch -m {branch} my-{branch.replace('/', '-')}",
+            )
+
+    def _record(self, path: str, branch: str, start: str) -> Worktree:
+        git_file = Path(path, ".git").read_bytes()
+        repo = open_repository(self._info.common_dir)
+        paths = [name for name, entry in files(repo, tree_of(repo, start)) if entry.mode != GITLINK]
+        return Worktree(
+            path=path,
+            branch=branch,
+            start=start,
+            manifest=disk.record(path, paths, digests=True),
+            git_file=git_file,
+            admin_dir=self._admin_dir(path) or "",
+        )
+
+    def _admin_dir(self, path: str) -> str | None:
+        """Return the folder in which git keeps a worktree, found by what git wrote there."""
+        for link in Path(self._info.common_dir, "worktrees").glob("*/gitdir"):
+            if link.read_bytes().removesuffix(b"\n") == f"{path}/.git".encode():
+                return str(link.parent)
+        return None
+
+    async def _remove(self, name: str) -> None:
+        path = self._path(name)
+        left = await trio.to_thread.run_sync(self._move_to_trash, path)
+        if left == path:
+            await pool.delete(path)
+        elif left:
+            self._discard(left)
+        async with metadata_lock(self._info.common_dir):
+            await trio.to_thread.run_sync(self._forget, path)
+
+    def _move_to_trash(self, path: str) -> str | None:
+        """Move a folder out of the way at once; return where it is now, or None where nothing was."""
+        if not (Path(path).exists() or Path(path).is_symlink()):
+            return None
+        Path(self.pool).mkdir(parents=True, exist_ok=True)
+        names = (f"{self.pool}/trash-{number}" for number in self._trash)
+        target = next(name for name in names if not Path(name).exists())
+        try:
+            Path(path).rename(target)
+        except OSError as error:
+            if error.errno == errno.EXDEV:
+                return path  # the pool is on another disk
+            raise GitError(f"cannot remove {path}: {error.strerror}") from None
+        return target
+
+    def _forget(self, path: str) -> None:
+        admin_dir = self._admin_dir(path)
+        if admin_dir:
+            disk.remove(admin_dir)
+
+    def _discard(self, path: str) -> None:
+        self._deleting += 1
+        self._nursery.start_soon(self._delete, path)
+
+    async def _delete(self, path: str) -> None:
+        try:
+            await pool.delete(path)
+        finally:
+            self._deleting -= 1
+            self._deleted.set()
+            self._deleted = trio.Event()
+
+    def _old_trash(self) -> list[str]:
+        if self._deleting or not Path(self.pool).is_dir():
+            return []
+        return [str(path) for path in Path(self.pool).glob("trash-*")]
+
+    def _strangers(self) -> list[str]:
+        top = Path(self._path(worktree_name(self._topic, 1, "executor_1"))).parent
+        if not top.is_dir():
+            return []
+        prefix = str(top.relative_to(self._path("")))
+        found = []
+        for path in sorted(top.iterdir()):
+            name = path.name if prefix == "." else f"{prefix}/{path.name}"
+            looks_ours = _OURS_BY_NAME.match(path.name) or (path / ".git").exists()
+            if name not in self._known and looks_ours:
+                found.append(f"{path} is not of this run and was left alone")
+        return found
+
+    def _drop_empty_folders(self) -> None:
+        for folder in {Path(self._path(name)).parent for name in self._known} | {Path(self._path(""))}:
+            with contextlib.suppress(OSError):  # not empty: something of the user's is there
+                folder.rmdir()

@@ -1,0 +1,235 @@
+"""What an agent left in its worktree, as git objects: found on the disk, converted as git would on commit.
+
+`LocalWorkbench.collect` calls `find_edits` once the agent's processes are dead. The worktree's index and whatever
+the agent did with git are ignored; its `.git` is only looked at to refuse a worktree in the middle of a merge
+or with a `.git` that is not the one that was made. Line ends and encodings are converted by git itself;
+a content filter (LFS) runs only on a file that the user put in scope by name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pygit2
+import trio
+
+from sid_actors.gitcli import GitOutput, git
+from sid_actors.trees import GITLINK, LINK, Entry, files, open_repository, tree_of
+from sid_actors.workbench import disk
+from sid_actors.workbench.checkouts import Worktree
+from sid_actors.workbench.patterns import literal
+from sid_actors.workbench.seal import Refusal, Seal, has_control_characters
+from sid_protocol.settings import Settings
+
+IGNORED = (
+    "__pycache__/",
+    "*.pyc",
+    ".pytest_cache/",
+    ".mypy_cache/",
+    ".ruff_cache/",
+    ".venv/",
+    "node_modules/",
+)
+"""Ignored in every repository, unless tracked."""
+_IGNORED_FOLDERS = frozenset(name.rstrip("/") for name in IGNORED if name.endswith("/"))
+_UNDER_WAY = (
+    *("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "BISECT_LOG"),
+    *("rebase-merge", "rebase-apply", "sequencer"),
+)
+_CONVERTING = ("text", "eol", "crlf", "ident", "working-tree-encoding")
+_MB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edits:
+    """A candidate's edits.
+
+    Attributes:
+        entries: The new entry of each changed path; None where it is gone.
+        extras: Files in sealed folders that were not checked out, ignored ones included.
+        nested: Repositories within the worktree.
+        filtered: Changed paths under a content filter.
+    """
+
+    entries: Mapping[str, Entry | None]
+    extras: tuple[str, ...]
+    nested: tuple[str, ...]
+    filtered: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What differs on the disk: modes of what is to be written, what is gone, and the rest as in `Edits`."""
+
+    present: Mapping[str, int]
+    gone: tuple[str, ...]
+    extras: tuple[str, ...]
+    nested: tuple[str, ...]
+    total_bytes: int
+
+
+async def find_edits(common_dir: str, worktree: Worktree, seal: Seal, settings: Settings) -> Edits | Refusal:
+    """Find what differs from the checkout and write the contents to the object database.
+
+    Raises:
+        GitError: git failed.
+    """
+    if why := await trio.to_thread.run_sync(_git_tampered, worktree):
+        return Refusal("sealed_file_violation", why, (".git",))
+    plain = _plain_git(common_dir, worktree)
+    ignore = [word for pattern in IGNORED for word in ("-x", pattern)]
+    listed = await plain("ls-files", "--others", "--exclude-standard", *ignore, "-z")
+    found = await trio.to_thread.run_sync(_look, common_dir, worktree, seal, listed.paths)
+    limit = settings.limits.worktree_mb
+    if limit is not None and found.total_bytes > limit * _MB:
+        why = f"it left {found.total_bytes // _MB} MB of changed files, limits.worktree_mb is {limit}"
+        return Refusal("scope_error", why, tuple(sorted(found.present)))
+    regular = [path for path, mode in found.present.items() if mode != LINK]
+    attributes = await _attributes(plain, regular)
+    config = await _conversion_config(plain)
+    filtered = [path for path in regular if attributes[path].get("filter", "") in config.filters]
+    named = {literal(pattern) for pattern in settings.scope.include}
+    by_git = {path for path in filtered if path in named}
+    by_git |= {path for path in regular if path not in filtered and _may_convert(attributes[path], config)}
+    written = await trio.to_thread.run_sync(
+        _write_raw, common_dir, worktree, found.present, by_git, attributes
+    )
+    if rest := [path for path in found.present if path not in written]:
+        stdin = b"".join(os.fsencode(path) + b"\n" for path in rest)
+        ids = (await plain("hash-object", "-w", "--stdin-paths", stdin=stdin)).line.split()
+        written |= dict(zip(rest, ids, strict=True))
+    entries: dict[str, Entry | None] = {
+        path: Entry(found.present[path], oid) for path, oid in written.items()
+    }
+    entries |= dict.fromkeys(found.gone)
+    return Edits(entries=entries, extras=found.extras, nested=found.nested, filtered=tuple(filtered))
+
+
+@dataclass(frozen=True, slots=True)
+class _Config:
+    autocrlf: bool
+    filters: frozenset[str]
+
+
+def _plain_git(common_dir: str, worktree: Worktree) -> _Git:
+    """Return git that sees the folder as a work tree without an index, whatever its `.git` says."""
+
+    async def run(*args: str, stdin: bytes = b"", expect: Sequence[int] = (0,)) -> GitOutput:
+        return await git(
+            f"--git-dir={common_dir}",
+            f"--work-tree={worktree.path}",
+            *args,
+            cwd=worktree.path,
+            stdin=stdin,
+            env={"GIT_INDEX_FILE": f"{common_dir}/sid-no-index"},
+            expect=expect,
+        )
+
+    return run
+
+
+class _Git(Protocol):
+    async def __call__(self, *args: str, stdin: bytes = b"", expect: Sequence[int] = (0,)) -> GitOutput: ...
+
+
+def _git_tampered(worktree: Worktree) -> str | None:
+    link = Path(worktree.path, ".git")
+    if link.is_symlink() or not link.is_file() or link.read_bytes() != worktree.git_file:
+        return "the worktree's .git was replaced"
+    admin = Path(worktree.admin_dir)
+    if not admin.is_dir():
+        return "the worktree was removed from git's list"
+    if under_way := [name for name in _UNDER_WAY if (admin / name).exists()]:
+        return f"the worktree is in the middle of something ({under_way[0]})"
+    return None
+
+
+def _look(common_dir: str, worktree: Worktree, seal: Seal, untracked: Sequence[str]) -> _Found:
+    manifest, root = worktree.manifest, worktree.path
+    difference = disk.compare(root, manifest)
+    repo = open_repository(common_dir)
+    tracked = dict(files(repo, tree_of(repo, worktree.start)))
+    modules = {path for path, entry in tracked.items() if entry.mode == GITLINK}
+    nested = [path.rstrip("/") for path in untracked if path.endswith("/")]
+    added = [path for path in untracked if path not in tracked and not path.endswith("/")]
+    present: dict[str, int] = {}
+    gone = set(difference.gone)
+    total = 0
+    for path in (*difference.changed, *added):
+        status = os.lstat(f"{root}/{path}")
+        mode = disk.git_mode(status.st_mode)
+        if mode:
+            present[path] = mode
+            total += status.st_size
+        elif path in manifest.files:
+            gone.add(path)  # a pipe, socket or device in its place: git has no such thing
+    extras = [
+        path
+        for folder in seal.folders
+        for path in disk.walk_all(root, folder, _IGNORED_FOLDERS)
+        if path not in tracked and not path.endswith(".pyc")
+    ]
+    return _Found(
+        present, tuple(gone), tuple(extras), tuple(path for path in nested if path not in modules), total
+    )
+
+
+async def _attributes(plain: _Git, paths: Sequence[str]) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {path: {} for path in paths}
+    if not paths:
+        return found
+    stdin = b"".join(os.fsencode(path) + b"\0" for path in paths)
+    asked = await plain("check-attr", "-z", "--stdin", *_CONVERTING, "filter", stdin=stdin)
+    words = [os.fsdecode(word) for word in asked.out.split(b"\0")]
+    for path, name, value in zip(words[::3], words[1::3], words[2::3], strict=False):
+        if value != "unspecified":
+            found[path][name] = value
+    return found
+
+
+async def _conversion_config(plain: _Git) -> _Config:
+    wanted = r"^(filter\..*\.(clean|process)|core\.autocrlf)$"
+    shown = await plain("config", "-z", "--get-regexp", wanted, expect=(0, 1))
+    values = dict(item.partition("\n")[::2] for item in shown.paths)
+    filters = frozenset(key.split(".", 1)[1].rpartition(".")[0] for key in values if key != "core.autocrlf")
+    return _Config(values.get("core.autocrlf", "false").lower() in _TRUE, filters)
+
+
+_TRUE = ("true", "input", "yes", "on", "1", "")
+
+
+def _may_convert(attributes: Mapping[str, str], config: _Config) -> bool:
+    if attributes.get("text") == "unset" and not {"ident", "working-tree-encoding"} & attributes.keys():
+        return False
+    return config.autocrlf or any(name in attributes for name in _CONVERTING)
+
+
+def _write_raw(
+    common_dir: str,
+    worktree: Worktree,
+    present: Mapping[str, int],
+    by_git: set[str],
+    attributes: Mapping[str, Mapping[str, str]],
+) -> dict[str, str]:
+    """Write what needs no conversion as it is; return the blobs' ids."""
+    repo = open_repository(common_dir)
+    tracked = {path: entry for path, entry in files(repo, tree_of(repo, worktree.start)) if path in by_git}
+    written: dict[str, str] = {}
+    for path, mode in present.items():
+        full = f"{worktree.path}/{path}"
+        if mode == LINK:
+            written[path] = str(repo.create_blob(os.fsencode(Path(full).readlink())))
+            continue
+        if path in by_git and not has_control_characters(path):
+            old = tracked.get(path)
+            # As git does: a file that was committed with CR LF stays so, unless it is declared to be text.
+            keeps_ends = attributes[path].get("text", "auto") == "auto" and not attributes[path].get("filter")
+            if not (old and keeps_ends and b"\r\n" in repo.read(pygit2.Oid(hex=old.id))[1]):
+                continue
+        with disk.open_file(full) as file:
+            written[path] = str(repo.create_blob(file.read()))
+    return written

@@ -1,0 +1,191 @@
+"""The workbench on this machine: a candidate's worktree, and what becomes of the edits left in it.
+
+Executor actors and the git-master's round hold one a run. An agent only edits files; here its edits are found by
+looking at the disk, committed without index, hook or foreign filter, and judged by seal and scope. It runs no
+benchmark and moves no branch but the candidate's own.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable
+
+import pygit2
+import trio
+
+from sid_actors.gitcli import git
+from sid_actors.repository import RepoInfo
+from sid_actors.trees import Change, changes, files, open_repository, tree_of, with_changes
+from sid_actors.workbench.base import Collected
+from sid_actors.workbench.checkouts import Checkouts, Worktree
+from sid_actors.workbench.edits import Edits, find_edits
+from sid_actors.workbench.pool import PlainCheckout
+from sid_actors.workbench.seal import Refusal, Seal, check_candidate, make_seal
+from sid_protocol.errors import GitError
+from sid_protocol.ids import worktree_name
+from sid_protocol.records import Category
+from sid_protocol.settings import Settings
+
+_SHORTSTAT = re.compile(r"([0-9]+) (?:insertion|deletion)")
+_SUBJECT_LIMIT = 200
+
+
+class LocalWorkbench:
+    """Implements `Workbench` with git worktrees under `<repo>/worktrees/`.
+
+    Args:
+        info: The repository.
+        root: The track's root.
+        topic: The track's topic.
+        settings: Returns the settings of the current round.
+        nursery: Where deleted worktrees are emptied in the background; it must outlive `close`.
+        known: Names of worktrees that the run's records say it made.
+    """
+
+    def __init__(
+        self,
+        info: RepoInfo,
+        root: str,
+        topic: str,
+        *,
+        settings: Callable[[], Settings],
+        nursery: trio.Nursery,
+        known: Iterable[str] = (),
+    ) -> None:
+        self.checkouts = Checkouts(info, root, topic, known, nursery)
+        self._info = info
+        self._topic = topic
+        self._settings = settings
+        self._view = PlainCheckout(info.common_dir, f"{self.checkouts.pool}/view")
+        self._view_lock = trio.Lock()
+        self._viewed: str | None = None
+        self._open: dict[str, Worktree] = {}
+        self._sealed: dict[str, tuple[str, ...]] = {}
+
+    async def open_worktree(self, iteration: int, executor: str, base: str, start: str | None = None) -> str:
+        """See `Workbench.open_worktree`."""
+        made = await self.checkouts.open(iteration, executor, start or base)
+        seal = await seal_of(self._info.common_dir, base, self._settings())
+        self._open[worktree_name(self._topic, iteration, executor)] = made
+        self._sealed[made.path] = seal.shown
+        return made.path
+
+    async def sealed_paths(self, worktree: str) -> tuple[str, ...]:
+        """See `Workbench.sealed_paths`."""
+        wanted = [f"{worktree}/{path.rstrip('/')}" for path in self._sealed.get(worktree, ())]
+        return tuple([path for path in wanted if await trio.Path(path).exists()])
+
+    async def collect(
+        self, iteration: int, executor: str, base: str, message: str, settings: Settings
+    ) -> Collected:
+        """See `Workbench.collect`.
+
+        Raises:
+            GitError: the worktree was not made by this workbench, or git failed.
+        """
+        worktree = self._open.get(worktree_name(self._topic, iteration, executor))
+        if worktree is None:
+            raise GitError(f"no worktree of {executor} in round {iteration} is open")
+        seal = await seal_of(self._info.common_dir, base, settings)
+        edits = await find_edits(self._info.common_dir, worktree, seal, settings)
+        if isinstance(edits, Refusal):
+            return _refused(edits)
+        differences, commit = await trio.to_thread.run_sync(self._commit, worktree, base, edits, message)
+        if not differences:
+            refusal: tuple[Category, str] = ("logic_error", "empty change")
+            return Collected(commit=None, diff_stat="", changed_lines=0, paths=(), refusal=refusal)
+        stat = await git("diff-tree", "--shortstat", base, commit, cwd=self._info.common_dir)
+        refused, warnings = check_candidate(
+            seal,
+            settings.scope,
+            differences,
+            extras=edits.extras,
+            nested=edits.nested,
+            filtered=edits.filtered,
+        )
+        return Collected(
+            commit=commit,
+            diff_stat=stat.line.strip(),
+            changed_lines=sum(int(number) for number in _SHORTSTAT.findall(stat.line)),
+            paths=tuple(printable(change.path) for change in differences),
+            refusal=(refused.category, printable(refused.why)) if refused else None,
+            findings=tuple(printable(warning) for warning in warnings),
+        )
+
+    async def view(self, commit: str) -> str:
+        """See `Workbench.view`; one commit at a time, those of a round are the same."""
+        async with self._view_lock:
+            if self._viewed != commit:
+                self._viewed = None
+                await self._view.fill(commit)
+                self._viewed = commit
+        return self._view.folder
+
+    async def close(self) -> None:
+        """Remove the run's worktrees and its pool."""
+        await self.checkouts.close()
+
+    def _commit(self, worktree: Worktree, base: str, edits: Edits, message: str) -> tuple[list[Change], str]:
+        repo = open_repository(self._info.common_dir)
+        base_tree = tree_of(repo, base)
+        tree = with_changes(repo, tree_of(repo, worktree.start), edits.entries)
+        differences = changes(repo, base_tree, tree)
+        if not differences:
+            return [], ""
+        signature = pygit2.Signature(*self._info.identity, int(time.time()), 0)
+        oid = repo.create_commit(
+            None, signature, signature, message, pygit2.Oid(hex=tree), [pygit2.Oid(hex=base)]
+        )
+        repo.references.create(f"refs/heads/{worktree.branch}", oid, force=True)
+        return differences, str(oid)
+
+
+async def seal_of(common_dir: str, commit: str, settings: Settings) -> Seal:
+    """Return the sealed set of a commit.
+
+    Raises:
+        GitError: there is no such commit.
+    """
+
+    def read() -> Seal:
+        repo = open_repository(common_dir)
+        return make_seal([path for path, _ in files(repo, tree_of(repo, commit))], settings)
+
+    return await trio.to_thread.run_sync(read)
+
+
+async def tracked_files(common_dir: str, commit: str) -> tuple[str, ...]:
+    """Return the paths of a commit, sorted.
+
+    Raises:
+        GitError: there is no such commit.
+    """
+
+    def read() -> tuple[str, ...]:
+        repo = open_repository(common_dir)
+        return tuple(sorted(path for path, _ in files(repo, tree_of(repo, commit))))
+
+    return await trio.to_thread.run_sync(read)
+
+
+def candidate_message(family: str, hypothesis: str) -> str:
+    """Return the message of a candidate's commit: one line, without control characters."""
+    lines = hypothesis.strip().splitlines() or [""]
+    clean = "".join(sign if sign.isprintable() else " " for sign in lines[0])
+    return f"experiment({family}): {clean[:_SUBJECT_LIMIT].strip()}\n"
+
+
+def printable(path: str) -> str:
+    """Return a path as text that can be printed, stored and sent: undecodable bytes replaced."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _refused(refusal: Refusal) -> Collected:
+    return Collected(
+        commit=None,
+        diff_stat="",
+        changed_lines=0,
+        paths=tuple(map(printable, refusal.paths)),
+        refusal=(refusal.category, printable(refusal.why)),
+    )
