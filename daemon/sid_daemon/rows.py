@@ -15,6 +15,7 @@ from sid_daemon.figures import difference
 from sid_daemon.report.text import status_notes
 from sid_daemon.store.views_state import current_step
 from sid_protocol.records import IterationHistory, MergeReport
+from sid_protocol.settings import Settings
 from sid_protocol.status import ActorRow, BudgetRow, Counters, RoundSummary, RunRow, Spend
 
 
@@ -130,3 +131,18 @@ def round_summary(history: IterationHistory, report: MergeReport) -> RoundSummar
         else None,
         reason=report.reason,
     )
+
+
+def blank_counters(settings: Settings) -> Counters:
+    """Return the counters of a run of which nothing is known, beside the settings' limits."""
+    return Counters(
+        plateau_window=settings.plateau_window,
+        circuit_breaker_threshold=settings.circuit_breaker_threshold,
+        blocked_limit=settings.blocked_limit,
+        kill_threshold=settings.kill_threshold,
+    )
+
+
+def blank_budget() -> BudgetRow:
+    """Return the cost of a run of which nothing is known."""
+    return BudgetRow()

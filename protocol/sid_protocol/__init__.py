@@ -2,3 +2,5 @@
 
 Imports nothing, so that `ids`, `errors`, `jsonrpc` and `locations` stay usable without pydantic.
 """
+
+__version__ = "0.1.0"

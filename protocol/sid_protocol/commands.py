@@ -39,6 +39,8 @@ class PrepareRound(Command):
     kind: Literal["prepare_round"] = "prepare_round"
     keep: tuple[str, ...] = ()
     """Executors whose worktrees the round still needs."""
+    take_ideas: bool = True
+    """Whether this round's ideas are still to be taken."""
 
 
 class Research(Command):

@@ -263,6 +263,7 @@ class ConfigResult(Result):
 
     settings: list[SettingRow]
     changed: SettingChange | None = None
+    notes: list[str] = Field(default_factory=list)
 
 
 class DiffResult(Result):

@@ -61,7 +61,12 @@ def prepare(turn: Turn) -> None:
     now = turn.round
     keep = tuple(name for name, one in now.executions.items() if one.status == "running")
     turn.issue(
-        PrepareRound(id=f"r{now.iteration}.prepare.{turn.state.starts}", iteration=now.iteration, keep=keep)
+        PrepareRound(
+            id=f"r{now.iteration}.prepare.{turn.state.starts}",
+            iteration=now.iteration,
+            keep=keep,
+            take_ideas=not now.prepared,
+        )
     )
 
 

@@ -158,6 +158,10 @@ class Journal:
             str(row[0]) for row in self._all("SELECT body FROM entries WHERE file = ? ORDER BY ord", (file,))
         ]
 
+    def entry_files(self) -> list[str]:
+        """Return the list-like views that have entries."""
+        return [str(row[0]) for row in self._all("SELECT DISTINCT file FROM entries ORDER BY file", ())]
+
     def copy_to(self, path: Path) -> None:
         """Copy the whole database, consistently, while it is in use.
 

@@ -1,0 +1,181 @@
+"""The composition root of the daemon: lock, socket, log, runs, server, and a clean way out.
+
+The only place that picks concrete classes for a daemon. It binds and answers first; what is slow to import or to
+probe comes while nobody waits for it. SIGTERM and SIGINT suspend all runs: the next daemon goes on with them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import signal
+from pathlib import Path
+
+import trio
+from sid_protocol import __version__, locations
+from sid_protocol.errors import SidError, StoreError
+from sid_protocol.settings import Settings
+
+from sid_actors.process import prepare_jobs
+from sid_actors.workbench.machine import MachineLock, lock_path
+from sid_daemon import config
+from sid_daemon.hands import MakeRunHands
+from sid_daemon.host import Host
+from sid_daemon.intake import Intake
+from sid_daemon.listening import Listening, activated, bind
+from sid_daemon.logs import DaemonLog
+from sid_daemon.methods import Methods
+from sid_daemon.notify import Notifier
+from sid_daemon.reporting import LocalReports
+from sid_daemon.rpc_server import RpcServer
+from sid_daemon.site import Machine, OpenLocalSite
+from sid_daemon.store.lock import StateLock
+from sid_daemon.store.registry import KnownRun, Registry
+from sid_daemon.subscribers import Subscribers
+
+
+def run_daemon(*, idle_exit_s: float | None = None, ready_fd: int | None = None) -> None:
+    """Run the daemon until it is asked to leave.
+
+    Args:
+        idle_exit_s: Leave so long after the last run and client; None stays.
+        ready_fd: Descriptor to which `ready` is written once the socket answers.
+
+    Raises:
+        Refused: another daemon uses the state directory or the socket.
+        StoreError: the state directory cannot be used.
+    """
+    home = os.environ.get("HOME") or str(Path("~").expanduser())
+    state_dir = Path(locations.state_dir(os.environ, home))
+    os.umask(0o077)
+    lock = StateLock(str(state_dir))
+    try:
+        notifier = Notifier.take(os.environ, os.getpid())
+        listening = activated(os.environ, os.getpid()) or bind(
+            locations.socket_path(os.environ, home), lock
+        )
+        try:
+            trio.run(_Daemon(state_dir, listening, notifier, idle_exit_s, ready_fd).run)
+        finally:
+            listening.close()
+            notifier.close()
+    finally:
+        lock.release()
+
+
+class _Daemon:
+    def __init__(
+        self,
+        state_dir: Path,
+        listening: Listening,
+        notifier: Notifier,
+        idle_exit_s: float | None,
+        ready_fd: int | None,
+    ) -> None:
+        self._state_dir = state_dir
+        self._listening = listening
+        self._notifier = notifier
+        self._idle_exit_s = idle_exit_s
+        self._ready_fd = ready_fd
+        self._leave = trio.Event()
+        self._leave_now = False
+        self._ready = trio.Event()
+
+    async def run(self) -> None:
+        """Serve until asked to leave."""
+        registry = await trio.to_thread.run_sync(Registry, self._state_dir / "sid.db")
+        try:
+            async with DaemonLog(self._state_dir) as log:
+                async with trio.open_nursery() as nursery:
+                    await self._serve(registry, log, nursery)
+                    nursery.cancel_scope.cancel()
+        finally:
+            registry.close()
+
+    async def _serve(self, registry: Registry, log: DaemonLog, nursery: trio.Nursery) -> None:
+        prefix = hashlib.sha256(str(self._state_dir).encode()).hexdigest()[:12]
+        machine = Machine(MachineLock(lock_path(os.environ, str(self._state_dir))))
+        host = Host(registry, self._state_dir, MakeRunHands(machine), log.emit, nursery)
+        intake = Intake(host, OpenLocalSite(machine))
+        methods = Methods(
+            host, intake, LocalReports(machine), self._shut_down, __version__, self._listening.path
+        )
+        subscribers = Subscribers(log, host.find)
+        server = RpcServer(
+            {**methods.handlers(), **subscribers.handlers()}, log.logger, version=__version__
+        )
+        nursery.start_soon(self._notifier.watchdog)
+        nursery.start_soon(self._on_signals)
+        await nursery.start(server.serve, self._listening)
+        self._tell_ready()
+        swept = await trio.to_thread.run_sync(prepare_jobs, prefix)
+        if swept:
+            log.emit("warning", "leftovers_killed", processes=len(swept))
+        await machine.probe()
+        if machine.sandbox_fault is not None:
+            log.emit("warning", "no_sandbox", why=machine.sandbox_fault)
+        log.emit("info", "daemon_started", version=__version__, pid=os.getpid())
+        for run in await host.crashed_runs():
+            await resume(host, intake, run)
+        if self._idle_exit_s is not None:
+            nursery.start_soon(self._leave_when_idle, host, server, self._idle_exit_s)
+        await self._leave.wait()
+        self._notifier.stopping("runs are suspended")
+        log.emit("info", "daemon_leaving", runs=len(host.active), now=self._leave_now)
+        await host.suspend_all(now=self._leave_now)
+        server.stop()
+
+    def _tell_ready(self) -> None:
+        self._notifier.ready("ready")
+        if self._ready_fd is not None:
+            try:
+                os.write(self._ready_fd, b"ready\n")
+            finally:
+                os.close(self._ready_fd)
+                self._ready_fd = None
+
+    def _shut_down(self, now: bool) -> None:  # noqa: FBT001 - one argument that says itself
+        self._leave_now = self._leave_now or now
+        self._leave.set()
+
+    async def _on_signals(self) -> None:
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            async for _ in signals:
+                self._shut_down(now=self._leave.is_set())
+
+    async def _leave_when_idle(self, host: Host, server: RpcServer, limit_s: float) -> None:
+        while True:
+            idle = not host.active and not server.clients
+            with trio.move_on_after(limit_s if idle else math.inf) as scope:
+                async with trio.open_nursery() as either:
+                    either.start_soon(_then_cancel, host.changed.wait, either)
+                    either.start_soon(_then_cancel, server.clients_changed, either)
+            if scope.cancelled_caught and not host.active and not server.clients:
+                self._leave.set()
+                return
+
+
+async def _then_cancel(wait: object, nursery: trio.Nursery) -> None:
+    await wait()  # type: ignore[operator]  # an async function without arguments
+    nursery.cancel_scope.cancel()
+
+
+async def resume(host: Host, intake: Intake, run: KnownRun) -> None:
+    """Go on with a run that was active when the last daemon ended; what hinders it is logged."""
+    try:
+        settings = await _trusted_settings(intake, run)
+        await host.restore(run)
+        await host.start(run, settings, rounds=None, crashed=True)
+    except SidError as error:
+        await host.forget_active(run, error)
+
+
+async def _trusted_settings(intake: Intake, run: KnownRun) -> Settings:
+    if not await trio.Path(run.root).is_dir():
+        raise StoreError(f"{run.root} is gone", hint="bring the repository back, then start the run")
+    read = await trio.to_thread.run_sync(config.read_config, Path(run.root))
+    await intake.check_trust(run.repo, read.settings)
+    return read.settings
+
+

@@ -1,0 +1,352 @@
+"""Conducts one run: receives events, journals them, steps, dispatches.
+
+    1 receive an event   2 fold it (pure)   3 make it durable   4 adopt the state   5 dispatch what is due
+
+The only holder of a run's state and the only writer of its journal. It decides nothing: what is to be done
+is `state.outstanding`, and dispatching is sending what of it is neither under way nor held back by a pause, a
+stop or a resume's clean-up. It sleeps to the next deadline and reports what passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import trio
+
+from sid_actors.actor import Work
+from sid_actors.supervisor import ChildSpec, RestartIntensityExceeded, Supervisor
+from sid_daemon.clock import now_iso
+from sid_daemon.core import deadlines
+from sid_daemon.core.run import is_active, step
+from sid_daemon.core.state import RunState
+from sid_daemon.runstore import RunStore
+from sid_daemon.store.records_log import log_records
+from sid_daemon.store.views import Projection, project
+from sid_protocol.commands import AgentCommand, AnyCommand, CloseRound, Halt, Inspect, Kill, PrepareRound
+from sid_protocol.errors import NotRunning, SidError, StoreError
+from sid_protocol.events import (
+    AgentKilled,
+    AnyEvent,
+    DeadlinePassed,
+    EvidenceTaken,
+    RoundClosed,
+    RunFailed,
+    RunStopped,
+    StopRequested,
+    WorkHalted,
+)
+
+STOP_GRACE_S = 5.0
+"""What ends by itself within this time after a stop request is kept."""
+Emit = Callable[..., None]
+
+
+class Hands(Protocol):
+    """What a run acts with; made by the composition root."""
+
+    def spec_for(self, command: AnyCommand) -> ChildSpec:
+        """Return the child that carries a command out."""
+
+    async def salvage(self, command: AnyCommand) -> tuple[str | None, str | None]:
+        """Commit what a killed executor left; returns `(commit, diff stat)`."""
+
+    async def close(self, state: RunState) -> None:
+        """Remove what the run made beside its branches: worktrees, pool, processes."""
+
+    def hurry(self) -> None:
+        """From now on, end jobs without grace."""
+
+
+class Conductor:
+    """One active run.
+
+    Args:
+        state: As folded from the journal.
+        store: The run's durable side.
+        hands: What it acts with.
+        emit: Takes log records: `emit(level, event, **fields)`.
+    """
+
+    def __init__(self, state: RunState, store: RunStore, hands: Hands, emit: Emit) -> None:
+        self.state = state
+        self.store = store
+        self.hands = hands
+        self.started = trio.Event()
+        self.ended = trio.Event()
+        self._emit = emit
+        self._up, self._mail = trio.open_memory_channel[AnyEvent](0)
+        self._supervisor = Supervisor(outbox=self._up.clone())
+        self._under_way: dict[str, AnyCommand] = {}
+        self._reported: set[str] = set()
+        self._changed = trio.Event()
+        self._suspending = False
+        self._nursery: trio.Nursery | None = None
+        self._failure: SidError | None = None
+
+    # What the daemon's methods use
+
+    async def submit(self, event: AnyEvent) -> None:
+        """Hand in an event from outside; returns once it is taken up.
+
+        Raises:
+            NotRunning: the run has ended meanwhile.
+        """
+        try:
+            await self._up.send(event)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            raise NotRunning(f"run {self.state.run_id} has ended") from None
+
+    async def stop(self, *, now: bool) -> None:
+        """End the run at the user's wish; returns when everything has ended."""
+        if now:
+            self.hands.hurry()
+        if not self.ended.is_set():
+            try:
+                await self.submit(StopRequested(now=now))
+            except NotRunning:
+                pass
+            else:
+                if now:
+                    self._cancel_all()
+        await self.ended.wait()
+
+    async def suspend(self, *, now: bool) -> None:
+        """End all work so that the next daemon goes on with it; the run stays recorded as running."""
+        self._suspending = True
+        if now:
+            self.hands.hurry()
+        await self.stop(now=now)
+
+    @property
+    def works(self) -> dict[str, Work]:
+        """What is under way, by command id; read only."""
+        return self._supervisor.works.works
+
+    @property
+    def under_way(self) -> dict[str, AnyCommand]:
+        """The commands under way, by id; read only."""
+        return self._under_way
+
+    # The loop
+
+    async def run(self, first: AnyEvent) -> None:
+        """Conduct until the run ends; `first` is what starts it."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                nursery.start_soon(self._supervise)
+                nursery.start_soon(self._watch_deadlines)
+                await self._supervisor.started.wait()
+                try:
+                    await self._take([first])
+                    self.started.set()
+                    await self._loop()
+                except StoreError as error:
+                    self._failure = error
+                self._cancel_all()
+                self._supervisor.stop()
+                nursery.cancel_scope.cancel()
+        finally:
+            await self._leave()
+
+    async def _loop(self) -> None:
+        while is_active(self.state):
+            if self.state.stopping:
+                await self._wind_down()
+                return
+            await self._take(await self._receive())
+
+    async def _receive(self) -> list[AnyEvent]:
+        """Wait for an event, and take along what else is ready: one transaction for all of it."""
+        events = [await self._mail.receive()]
+        while True:
+            try:
+                events.append(self._mail.receive_nowait())
+            except trio.WouldBlock:
+                return events
+
+    async def _wind_down(self) -> None:
+        with trio.move_on_after(STOP_GRACE_S):
+            while self._under_way:
+                await self._take(await self._receive())
+        self._cancel_all()
+        async with trio.open_nursery() as taking:
+            taking.start_soon(self._take_all)
+            for work in list(self.works.values()):
+                await work.done.wait()
+            taking.cancel_scope.cancel()
+        if is_active(self.state) and not self._suspending:
+            await self._take([RunStopped()])
+
+    async def _take_all(self) -> None:
+        while True:
+            await self._take(await self._receive())
+
+    async def _take(self, events: list[AnyEvent]) -> None:
+        """Fold events, make them durable, adopt the new state, dispatch."""
+        at = now_iso()
+        state = self.state
+        projection = Projection(documents={}, entries=())
+        records: list[tuple[str, str, dict[str, Any]]] = []
+        stamped = []
+        for event in events:
+            dated = event.model_copy(update={"at": at})
+            after, _ = step(state, dated)
+            part = project(state, dated, after)
+            projection = Projection(
+                documents={**projection.documents, **part.documents},
+                entries=(*projection.entries, *part.entries),
+            )
+            records.extend(log_records(state, dated, after))
+            stamped.append(dated)
+            state = after
+        snapshot = state if any(isinstance(event, RoundClosed) for event in stamped) else None
+        with trio.CancelScope(shield=True):
+            troubles = await self.store.commit(stamped, projection, snapshot)
+        self.state = state
+        for event in stamped:
+            self._under_way.pop(event.cause, None)
+        for trouble in troubles:
+            self._emit("warning", "view_not_written", run_id=state.run_id, why=trouble)
+        for level, name, fields in records:
+            self._emit(level, name, run_id=state.run_id, **fields)
+        self._dispatch()
+
+    def _dispatch(self) -> None:
+        for command in self.state.outstanding.values():
+            if command.id not in self._under_way and self._may(command):
+                self._under_way[command.id] = command
+                self._send(command)
+        self._changed.set()
+
+    def _may(self, command: AnyCommand) -> bool:
+        if self.state.status != "running" or self.state.stopping:
+            return isinstance(command, Inspect | Kill | Halt) and is_active(self.state)
+        return not self.state.held or isinstance(command, PrepareRound)
+
+    def _send(self, command: AnyCommand) -> None:
+        if self._nursery is None:
+            return
+        match command:
+            case Inspect():
+                self._nursery.start_soon(self._inspect, command)
+            case Kill():
+                self._nursery.start_soon(self._kill, command)
+            case Halt():
+                self._nursery.start_soon(self._halt, command)
+            case _:
+                spec = self.hands.spec_for(command)
+                if spec.name not in self._supervisor.children:
+                    self._supervisor.start_child(spec)
+                self._supervisor.tell(spec.name, command)
+
+    async def _supervise(self) -> None:
+        try:
+            await self._supervisor.run()
+        except RestartIntensityExceeded as error:
+            await self._up.send(RunFailed(reason=error.message, hint=error.hint))
+
+    # Stragglers
+
+    async def _watch_deadlines(self) -> None:
+        while True:
+            self._changed = trio.Event()
+            wake, due = self._expired()
+            for target, clock in due:
+                self._reported.add(target)
+                await self._up.send(DeadlinePassed(target=target, clock=clock))
+            if not due:
+                with trio.move_on_at(wake):
+                    await self._changed.wait()
+
+    def _expired(self) -> tuple[float, list[tuple[str, deadlines.Clock]]]:
+        """Return when to look again, and which clocks have run out."""
+        now, wake = trio.current_time(), float("inf")
+        due: list[tuple[str, deadlines.Clock]] = []
+        for command_id, command in self._under_way.items():
+            work = self.works.get(command_id)
+            if not isinstance(command, AgentCommand) or command_id in self._reported or work is None:
+                continue
+            watched = deadlines.Watched(
+                command_id=command_id,
+                started=work.since if work.since is not None else now,
+                last_seen=work.activity.last_seen,
+                hard_s=deadlines.hard_s(command, self.state.settings),
+                idle_s=deadlines.idle_s(command, self.state.settings),
+            )
+            when, clock = watched.expiry
+            if when <= now:
+                due.append((command_id, clock))
+            else:
+                # A first sign of life starts the idle clock, and nobody tells us of it.
+                wake = min(wake, when, now + watched.idle_s if watched.idle_s else when)
+        return wake, due
+
+    async def _inspect(self, command: Inspect) -> None:
+        target = self._under_way.get(command.target)
+        work = self.works.get(command.target)
+        if work is None or not isinstance(target, AgentCommand):
+            return
+        settings = self.state.settings
+        limit = deadlines.hard_s(target, settings)
+        if command.clock == "idle":
+            limit = deadlines.idle_s(target, settings) or limit
+        activity = work.activity.evidence(limit)
+        await self._up.send(
+            EvidenceTaken(cause=command.id, target=target.id, clock=command.clock, activity=activity)
+        )
+
+    async def _kill(self, command: Kill) -> None:
+        target = self._under_way.get(command.target)
+        work = self._supervisor.cancel(command.target)
+        if work is None or target is None:
+            return
+        await work.done.wait()
+        if work.answered:
+            return
+        commit, stat = await self.hands.salvage(target)
+        await self._up.send(
+            AgentKilled(
+                cause=target.id,
+                reason=command.reason,
+                processes_killed=work.activity.processes_killed,
+                commit=commit,
+                diff_stat=stat,
+                cost=work.activity.cost,
+            )
+        )
+
+    async def _halt(self, command: Halt) -> None:
+        work = self._supervisor.cancel(command.target)
+        if work is not None:
+            await work.done.wait()
+            if work.answered:
+                return
+        await self._up.send(WorkHalted(cause=command.target))
+
+    # The end
+
+    def _cancel_all(self) -> None:
+        for command_id, command in list(self._under_way.items()):
+            if not isinstance(command, CloseRound):
+                self._supervisor.cancel(command_id)
+
+    async def _leave(self) -> None:
+        with trio.CancelScope(shield=True):
+            if self._failure is not None:
+                self.state, _ = step(
+                    self.state,
+                    RunFailed(at=now_iso(), reason=self._failure.message, hint=self._failure.hint),
+                )
+                self._emit(
+                    "error", "run_ended", run_id=self.state.run_id, status="failed", reason=str(self._failure)
+                )
+            try:
+                await self.hands.close(self.state)
+            finally:
+                self._mail.close()
+                self._up.close()
+                await self.store.close()
+                self.started.set()
+                self.ended.set()

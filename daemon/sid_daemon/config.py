@@ -1,0 +1,149 @@
+"""The user's files of a track (`config/`): read at every round, written only for `sictl`.
+
+Blocking; called in worker threads. `idea.md` is taken by rename, so that nothing written meanwhile is lost.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from sid_daemon.goal import read_families, read_ideas, read_rules, render_ideas
+from sid_daemon.store.files import write_whole
+from sid_protocol.errors import SettingsInvalid, StoreError
+from sid_protocol.settings import (
+    Settings,
+    check_family_count,
+    parse_json_object,
+    parse_settings,
+)
+
+SIZE_LIMIT = 4_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What a track's `config/` says.
+
+    Attributes:
+        raw: The settings file's own object: only what the user set.
+        settings: The same with every default.
+        goal: Text of `goal.md`.
+        rules: The user's rules.
+        families: Names of the custom approach families.
+    """
+
+    raw: dict[str, JsonValue]
+    settings: Settings
+    goal: str
+    rules: tuple[str, ...]
+    families: tuple[str, ...]
+
+
+def _read(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            data = file.read(SIZE_LIMIT + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreError(
+            f"cannot read {path}: {error.strerror or error}", hint="mend it, then try again"
+        ) from error
+    if len(data) > SIZE_LIMIT:
+        raise SettingsInvalid(path.name, "is over 4 MB", hint="make it smaller")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise SettingsInvalid(path.name, "is not UTF-8 text", hint="mend the file") from None
+
+
+def read_raw(root: Path) -> dict[str, JsonValue] | None:
+    """Return the settings file's object, or None where there is no file.
+
+    Raises:
+        SettingsInvalid: it is not one JSON object.
+    """
+    text = _read(root / "config" / "settings.json")
+    return None if text is None else parse_json_object(text, "settings.json")
+
+
+def read_config(root: Path) -> Config:
+    """Read and check everything.
+
+    Raises:
+        SettingsInvalid: naming the key or the file, and why.
+    """
+    raw = read_raw(root)
+    if raw is None:
+        raise SettingsInvalid("settings.json", "is missing", hint="'sictl init' makes it again")
+    settings = parse_settings(raw)
+    harness = _read(root / "config" / "harness.md") or ""
+    families = tuple(name for name, _ in read_families(harness))
+    check_family_count(settings, families)
+    return Config(
+        raw=raw,
+        settings=settings,
+        goal=_read(root / "config" / "goal.md") or "",
+        rules=read_rules(harness),
+        families=families,
+    )
+
+
+def read_text(root: Path, name: str) -> str | None:
+    """Return the text of one file of `config/`, or None where it is missing."""
+    return _read(root / "config" / name)
+
+
+def write_raw(root: Path, raw: dict[str, JsonValue]) -> None:
+    """Write the settings file whole."""
+    text = json.dumps(raw, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    write_whole(root / "config" / "settings.json", text.encode())
+
+
+def write_text(root: Path, name: str, text: str) -> None:
+    """Write one file of `config/` whole."""
+    write_whole(root / "config" / name, text.encode())
+
+
+def take_ideas(root: Path, iteration: int) -> tuple[str, ...]:
+    """Take what stands in `idea.md` for a round; what is written from now on waits for the next.
+
+    The text lies in a file of the round's number until a later round begins, since only then it is sure to
+    be in the journal: a take that a crash cut short is taken again.
+    """
+    config = root / "config"
+    taken = config / f".idea.taken.{iteration}.md"
+    for old in config.glob(".idea.taken.*.md"):
+        if old != taken:
+            old.unlink(missing_ok=True)
+    before = _read(taken) or ""
+    text = _read(config / "idea.md") or ""
+    if before.strip() and text.strip():
+        write_whole(taken, f"{before.rstrip()}\n\n{text}".encode())
+        (config / "idea.md").unlink(missing_ok=True)
+    elif text.strip():
+        with suppress(FileNotFoundError):
+            (config / "idea.md").rename(taken)
+    return read_ideas(_read(taken) or "")
+
+
+def return_ideas(root: Path, ideas: tuple[str, ...]) -> None:
+    """Put ideas in front of what has come since."""
+    path = root / "config" / "idea.md"
+    since = _read(path) or ""
+    if not since.startswith(render_ideas(ideas)):
+        write_whole(path, (render_ideas(ideas) + since).encode())
+
+
+def append_idea(root: Path, text: str) -> None:
+    """Add one idea at the end of `idea.md`."""
+    path = root / "config" / "idea.md"
+    before = _read(path) or ""
+    if before and not before.endswith("\n"):
+        before += "\n"
+    write_whole(path, f"{before}- {' '.join(text.split())}\n".encode())

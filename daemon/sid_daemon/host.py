@@ -1,0 +1,266 @@
+"""All runs of this daemon: which are known, which are active, and which one a user means.
+
+Holds the registry and one conductor a run under way. Starting, stopping and resuming go through here;
+the rules on what may run are `intake`'s, what happens in a run is its conductor's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import trio
+
+from sid_daemon.conductor import Conductor, Emit, Hands
+from sid_daemon.core.run import is_active
+from sid_daemon.core.state import RunState
+from sid_daemon.runstore import RunStore
+from sid_daemon.store.registry import KnownRun, Registry
+from sid_protocol.errors import AlreadyRunning, NoSuchRun, NotRunning, ShuttingDown, SidError, StoreError
+from sid_protocol.events import RunStarted
+from sid_protocol.ids import topic_slug
+from sid_protocol.settings import Settings
+
+T = TypeVar("T")
+PREFIX_LENGTH = 4
+
+
+class MakeHands:
+    """Makes what a run acts with; the composition root subclasses it."""
+
+    async def __call__(self, run: KnownRun, store: RunStore, host: Host) -> Hands:
+        """Return the hands of a run that is about to start."""
+        raise NotImplementedError
+
+
+class Host:
+    """The daemon's runs.
+
+    Args:
+        registry: The open registry.
+        state_dir: The daemon's state directory.
+        make_hands: Makes what a run acts with.
+        emit: Takes log records.
+        nursery: Where conductors live.
+    """
+
+    def __init__(
+        self, registry: Registry, state_dir: Path, make_hands: MakeHands, emit: Emit, nursery: trio.Nursery
+    ) -> None:
+        self.registry = registry
+        self.state_dir = state_dir
+        self.emit = emit
+        self.nursery = nursery
+        self.active: dict[str, Conductor] = {}
+        self.changed = trio.Event()
+        self.leaving = False
+        self._make_hands = make_hands
+        self._limiter = trio.CapacityLimiter(1)
+        self._starting = trio.Lock()
+        self._last: dict[str, RunState] = {}
+
+    async def runs(self) -> list[KnownRun]:
+        """Return all known runs, oldest first."""
+        return await trio.to_thread.run_sync(self.registry.runs, limiter=self._limiter)
+
+    async def remember(self, run: KnownRun) -> None:
+        """Enter a run in the registry."""
+        await trio.to_thread.run_sync(self.registry.add_run, run, limiter=self._limiter)
+
+    async def trust(self, repo: str, digest: str, at: str) -> None:
+        """Note the user's confirmation."""
+        await trio.to_thread.run_sync(self.registry.trust, repo, digest, at, limiter=self._limiter)
+
+    async def is_trusted(self, repo: str, digest: str) -> bool:
+        """Say whether the user confirmed exactly this."""
+        return await trio.to_thread.run_sync(self.registry.is_trusted, repo, digest, limiter=self._limiter)
+
+    async def find(self, ref: str, topic: str | None = None) -> KnownRun:
+        """Return the run that a user means: an id, a prefix of one, or a path of its repository.
+
+        Raises:
+            NoSuchRun: there is none, or more than one.
+        """
+        runs = await self.runs()
+        if ref.startswith("/"):
+            path = str(await trio.Path(ref).resolve())
+            found = [run for run in runs if path == run.repo or path.startswith((f"{run.repo}/", run.root))]
+            deepest = max((len(run.repo) for run in found), default=0)
+            found = [run for run in found if len(run.repo) == deepest]
+            wanted = topic_slug(topic) if topic is not None else None
+            if wanted is not None:
+                found = [run for run in found if run.topic == wanted]
+            elif len(found) > 1:
+                found = [run for run in found if run.run_id in self.active] or [
+                    run for run in found if run.topic == "default"
+                ]
+            what = f"{path} (topic {wanted})" if wanted else path
+        else:
+            exact = [run for run in runs if run.run_id == ref]
+            found = exact or [run for run in runs if len(ref) >= PREFIX_LENGTH and run.run_id.startswith(ref)]
+            what = repr(ref)
+        if len(found) > 1:
+            names = ", ".join(f"{run.run_id} ({run.topic})" for run in found[:5])
+            raise NoSuchRun(
+                f"more than one run fits {what}: {names}", hint="name one by its id, or give --topic"
+            )
+        if not found:
+            raise NoSuchRun(
+                f"no run is known by {what}", hint="'sictl status' lists runs, 'sictl init' makes one"
+            )
+        return found[0]
+
+    def conductor(self, run: KnownRun) -> Conductor:
+        """Return the conductor of an active run.
+
+        Raises:
+            NotRunning: the run is not active.
+        """
+        conductor = self.active.get(run.run_id)
+        if conductor is None or conductor.ended.is_set():
+            raise NotRunning(f"run {run.run_id} is not running", hint=f"start it: sictl start {run.repo}")
+        return conductor
+
+    @asynccontextmanager
+    async def opened(self, run: KnownRun) -> AsyncIterator[tuple[RunState, RunStore]]:
+        """Give a run's state and store: the conductor's while it is active, else opened for this use.
+
+        Raises:
+            StoreError: the run's database is missing or damaged.
+        """
+        conductor = self.active.get(run.run_id)
+        if conductor is not None and not conductor.ended.is_set():
+            yield conductor.state, conductor.store
+            return
+        store = self.store_of(run)
+        state = await self._open(store, run)
+        try:
+            yield state, store
+        finally:
+            await store.close()
+
+    def store_of(self, run: KnownRun) -> RunStore:
+        """Return the store of a run, not yet open."""
+        return RunStore(Path(run.root), self.copy_path(run.run_id))
+
+    def copy_path(self, run_id: str) -> Path:
+        """Return where the daemon keeps its copy of a run's database."""
+        return self.state_dir / "copies" / f"{run_id}.db"
+
+    async def _open(self, store: RunStore, run: KnownRun) -> RunState:
+        if not await trio.Path(store.root / "state" / "run.db").exists():
+            raise StoreError(
+                f"{run.root}/state/run.db is missing",
+                hint=f"'sictl start {run.repo}' brings back the copy of the last recorded round",
+            )
+        state = await store.open()
+        if state is None:
+            await store.close()
+            raise StoreError(
+                f"{run.root}/state/run.db is empty", hint=f"set it up again: sictl init {run.repo}"
+            )
+        return state
+
+    def busy_with(self, common_dir: str, runs: list[KnownRun], but: str | None) -> KnownRun | None:
+        """Return another run of the same repository that is active, or None."""
+        return next(
+            (
+                run
+                for run in runs
+                if run.common_dir == common_dir and run.run_id != but and self._is_active(run.run_id)
+            ),
+            None,
+        )
+
+    def _is_active(self, run_id: str) -> bool:
+        conductor = self.active.get(run_id)
+        return conductor is not None and not conductor.ended.is_set()
+
+    async def start(
+        self, run: KnownRun, settings: Settings, *, rounds: int | None, crashed: bool = False
+    ) -> RunState:
+        """Start or resume a run; returns its state right after.
+
+        Raises:
+            AlreadyRunning: it, or another run of its repository, is active.
+            StoreError: its database cannot be opened.
+        """
+        async with self._starting:
+            if self.leaving:
+                raise ShuttingDown("the daemon is shutting down", hint="try again in a moment")
+            other = self.busy_with(run.common_dir, await self.runs(), None)
+            if other is not None:
+                raise AlreadyRunning(
+                    f"run {other.run_id} ({other.topic}) is active in {other.repo}",
+                    hint=f"follow it: sictl attach {other.run_id}; stop it: sictl stop {other.run_id}",
+                )
+            store = self.store_of(run)
+            state = await self._open(store, run)
+            try:
+                hands = await self._make_hands(run, store, self)
+            except BaseException:
+                await store.close()
+                raise
+            conductor = Conductor(state, store, hands, self.emit)
+            self.active[run.run_id] = conductor
+            bind = getattr(hands, "bind", None)
+            if bind is not None:
+                bind(conductor)
+            await trio.to_thread.run_sync(
+                lambda: self.registry.set_active(run.run_id, active=True), limiter=self._limiter
+            )
+            first = RunStarted(settings=settings, rounds=rounds, resumed=state.starts > 0, crashed=crashed)
+            self.nursery.start_soon(self._conduct, run, conductor, first)
+            await conductor.started.wait()
+            return conductor.state
+
+    async def _conduct(self, run: KnownRun, conductor: Conductor, first: RunStarted) -> None:
+        try:
+            await conductor.run(first)
+        finally:
+            with trio.CancelScope(shield=True):
+                self.active.pop(run.run_id, None)
+                if not is_active(conductor.state):
+                    await trio.to_thread.run_sync(
+                        lambda: self.registry.set_active(run.run_id, active=False), limiter=self._limiter
+                    )
+                self.changed.set()
+                self.changed = trio.Event()
+
+    async def restore(self, run: KnownRun) -> bool:
+        """Bring back the daemon's copy of a run's database where the root has none; says whether it did."""
+        target = Path(run.root) / "state" / "run.db"
+        return await trio.to_thread.run_sync(_bring_back, self.copy_path(run.run_id), target)
+
+    async def suspend_all(self, *, now: bool) -> None:
+        """End all work of all runs so that the next daemon goes on with them."""
+        self.leaving = True
+        async with trio.open_nursery() as nursery:
+            for conductor in list(self.active.values()):
+                nursery.start_soon(_suspend, conductor, now)
+
+    async def crashed_runs(self) -> list[KnownRun]:
+        """Return the runs that were active when the last daemon ended."""
+        return [run for run in await self.runs() if run.active]
+
+    async def forget_active(self, run: KnownRun, error: SidError) -> None:
+        """Note that a run that should be resumed cannot be."""
+        self.emit("error", "resume_failed", run_id=run.run_id, why=str(error))
+        await self.remember(replace(run, active=False))
+
+
+async def _suspend(conductor: Conductor, now: bool) -> None:  # noqa: FBT001 - passed by start_soon
+    await conductor.suspend(now=now)
+
+
+def _bring_back(copy: Path, target: Path) -> bool:
+    if target.exists() or not copy.exists():
+        return False
+    target.parent.mkdir(parents=True, exist_ok=True)
+    beside = target.with_name(".run.db.new")
+    beside.write_bytes(copy.read_bytes())
+    beside.replace(target)
+    return True

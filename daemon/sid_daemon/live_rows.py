@@ -1,0 +1,182 @@
+"""What is going on right now, as rows: actors at work, the round under way, a run whose database is gone.
+
+Beside `rows`, which tells of what is recorded. Reads the conductor's works; changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sid_actors.actor import Work
+from sid_daemon import rows
+from sid_daemon.core import deadlines
+from sid_daemon.core.state import Execution, Round, RunState, Slot
+from sid_daemon.store.registry import KnownRun
+from sid_protocol import ids
+from sid_protocol.commands import AgentCommand, AnyCommand, Measure, RunGuards, agent_of, role_of
+from sid_protocol.records import MergeReport
+from sid_protocol.settings import Settings
+from sid_protocol.status import ActorRow, RoundSummary, RunRow
+
+_SLOT_STATES = {
+    "drafting": "waiting",
+    "drafted": "waiting",
+    "advised": "waiting",
+    "approved": "done",
+    "rejected": "rejected",
+    "failed": "failed",
+}
+
+
+def actor_rows(
+    state: RunState, under_way: Mapping[str, AnyCommand], works: Mapping[str, Work], now: float
+) -> list[ActorRow]:
+    """Return one row an actor of the round under way.
+
+    Args:
+        state: The run.
+        under_way: Its commands under way.
+        works: What is at work, by command id.
+        now: Seconds of the works' clock.
+    """
+    if state.round is None:
+        return []
+    found: dict[str, ActorRow] = {}
+    for slot in state.round.slots.values():
+        found[slot.planner] = _planner(slot)
+    for execution in state.round.executions.values():
+        found[execution.executor] = _executor(execution)
+    for command in under_way.values():
+        work = works.get(command.id)
+        row = _working(command, work, state, now)
+        if row is not None:
+            found[row.id] = row
+    return list(found.values())
+
+
+def _planner(slot: Slot) -> ActorRow:
+    doing = {"approved": "plan approved", "rejected": "plan rejected", "failed": "no plan"}
+    return ActorRow(
+        id=slot.planner,
+        role="planner",
+        state=_SLOT_STATES[slot.status],
+        doing=doing.get(slot.status, "plan under review" if slot.plan else "to draft a plan"),
+        idle_s=None,
+        left_s=None,
+        family=slot.plan.approach_family if slot.plan else None,
+        score=None,
+    )
+
+
+def _executor(execution: Execution) -> ActorRow:
+    if execution.kill is not None:
+        state, doing = "killed", f"killed: {execution.kill.reason}"
+    elif execution.status == "done":
+        failed = execution.result not in ("success", None)
+        state = "failed" if failed else "done"
+        doing = execution.failure.what if execution.failure else "measured"
+    else:
+        state = {"measuring": "benchmark", "guarding": "benchmark"}.get(execution.status, "waiting")
+        doing = {"measuring": "waits for the benchmark", "guarding": "guards"}.get(
+            execution.status, "waits for a place"
+        )
+    return ActorRow(
+        id=execution.executor,
+        role="executor",
+        state=state,
+        doing=doing[:200],
+        idle_s=None,
+        left_s=None,
+        family=execution.plan.approach_family,
+        score=execution.score,
+    )
+
+
+def _working(command: AnyCommand, work: Work | None, state: RunState, now: float) -> ActorRow | None:
+    family, score = None, None
+    if isinstance(command, AgentCommand):
+        name, role, limit = agent_of(command), role_of(command), deadlines.hard_s(command, state.settings)
+    elif isinstance(command, Measure):
+        name = command.arm if command.arm.startswith("executor_") and command.stage == "smoke" else "bench"
+        role, limit = ("executor" if name != "bench" else "bench"), _benchmark_s(state.settings)
+    elif isinstance(command, RunGuards):
+        name, role, limit = command.executor, "executor", state.settings.deadlines.guard
+    elif command.kind in ("build_merge", "advance_branch", "close_round"):
+        name, role, limit = "git_master", "git_master", 0.0
+    else:
+        return None
+    execution = state.round.executions.get(name) if state.round else None
+    if execution is not None:
+        family, score = execution.plan.approach_family, execution.score
+    begun = work is not None and work.since is not None
+    activity = work.activity if work is not None else None
+    doing = activity.doing if activity is not None and begun else "waits its turn"
+    if isinstance(command, Measure) and begun:
+        doing = f"benchmark: {command.stage} of {command.arm}"
+    return ActorRow(
+        id=name,
+        role=role,
+        state=("benchmark" if isinstance(command, Measure) else "working") if begun else "waiting",
+        doing=doing,
+        idle_s=_rounded(activity.idle_s) if activity is not None and begun else None,
+        left_s=_rounded(limit - (now - work.since)) if work and work.since is not None and limit else None,
+        family=family,
+        score=score,
+    )
+
+
+def _benchmark_s(settings: Settings) -> float:
+    own = settings.measurement.run_timeout
+    return min(settings.deadlines.benchmark, own) if own is not None else settings.deadlines.benchmark
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else max(0.0, round(seconds, 1))
+
+
+def lost_row(run: KnownRun) -> RunRow:
+    """Return the row of a run whose database is not there any more."""
+    blank = Settings()
+    return RunRow(
+        run_id=run.run_id,
+        repo=run.repo,
+        topic=run.topic,
+        root=run.root,
+        status="failed",
+        iteration=0,
+        max_iterations=blank.max_iterations,
+        current_step=None,
+        best_score=None,
+        baseline=None,
+        interval=None,
+        counters=rows.blank_counters(blank),
+        budget=rows.blank_budget(),
+        actors=[],
+        reason=f"{run.root}/state/run.db is missing; 'sictl start {run.repo}' brings back the daemon's copy",
+    )
+
+
+def open_round(state: RunState) -> RoundSummary:
+    """Return the row of the round under way."""
+    now = state.round or Round(
+        iteration=state.iteration, started_at=state.created_at, head="", baseline_score=state.best_score
+    )
+    return RoundSummary(
+        iteration=now.iteration,
+        status="in_progress",
+        baseline_score=now.baseline_score,
+        score=None,
+        delta=None,
+        candidates=len(now.executions),
+        rejected=len(now.rejected),
+        force_kills=len(now.kills),
+        started_at=now.started_at,
+    )
+
+
+def tags_by_executor(report: MergeReport | None, topic: str) -> dict[str, str]:
+    """Return executor → tag of a recorded round's archived candidates."""
+    if report is None:
+        return {}
+    prefix = ids.archive_tag(topic, report.iteration, "")
+    return {tag.removeprefix(prefix).split("-", 1)[0]: tag for tag in report.archived}

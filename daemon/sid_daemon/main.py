@@ -1,0 +1,74 @@
+"""`sid`: the daemon's executable.
+
+Parses its few options, takes the state directory's lock and the socket, and runs the event loop. Exit codes:
+0 left as asked, 1 failed, 2 wrong settings or usage, 5 refused (another daemon is there).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from sid_protocol import __version__
+from sid_protocol.errors import SidError, exit_code_of
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="sid",
+        description="The self-improving daemon: improves git repositories in measured rounds. "
+        "It runs in the foreground; 'sictl' controls it.",
+        epilog="Places: SID_SOCKET, SID_STATE_DIR, SID_CONFIG; see 'sictl help'.",
+    )
+    parser.add_argument("--version", action="version", version=f"sid {__version__}")
+    parser.add_argument(
+        "--idle-exit",
+        type=float,
+        metavar="SECONDS",
+        help="leave so long after the last run and client (default: stay)",
+    )
+    parser.add_argument("--ready-fd", type=int, metavar="FD", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--demo-repo", metavar="DIR", help="write the demonstration repository into DIR and leave"
+    )
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the daemon; returns its exit code.
+
+    Args:
+        argv: Arguments without the program's name; by default those of the process.
+    """
+    options = _parser().parse_args(argv)
+    try:
+        if options.demo_repo:
+            from sid_daemon.demo import write_demo_repo
+
+            write_demo_repo(Path(options.demo_repo))
+            return 0
+        from sid_daemon.app import run_daemon
+
+        run_daemon(idle_exit_s=options.idle_exit, ready_fd=options.ready_fd)
+    except SidError as error:
+        _tell(options.ready_fd, str(error))
+        print(f"sid: {error}", file=sys.stderr)
+        return exit_code_of(error.rpc_code)
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _tell(ready_fd: int | None, line: str) -> None:
+    """Tell whoever started us why we do not come up."""
+    if ready_fd is not None:
+        try:
+            os.write(ready_fd, f"{line}\n".encode())
+        except OSError:
+            return
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,396 @@
+"""The RPC methods of runs: thin functions from checked parameters to results.
+
+Each finds its run, asks the conductor, the store or git, and shapes the answer; the rules are elsewhere. Served
+by `rpc_server`, put together by `app`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import trio
+
+from sid_daemon import config, live_rows, rows
+from sid_daemon.clock import now_iso
+from sid_daemon.core.run import step
+from sid_daemon.core.state import RunState
+from sid_daemon.host import Host
+from sid_daemon.intake import Intake
+from sid_daemon.report import text
+from sid_daemon.runstore import documents_as
+from sid_daemon.store.registry import KnownRun
+from sid_daemon.store.views import project
+from sid_protocol.errors import NotRunning, Refused, SettingsInvalid
+from sid_protocol.events import ConfigChanged, RunPaused, RunResumed
+from sid_protocol.params import (
+    ApplyParams,
+    CancelParams,
+    ConfigParams,
+    HistoryParams,
+    IdeaParams,
+    InitParams,
+    NoParams,
+    PlotParams,
+    RoundParams,
+    RunParams,
+    ShutdownParams,
+    StartParams,
+)
+from sid_protocol.records import (
+    BenchmarkResult,
+    IterationHistory,
+    MergeReport,
+    Plan,
+    ResearchBrief,
+)
+from sid_protocol.rpc import PROTOCOL
+from sid_protocol.settings import TRUSTED_KEYS, Settings, parse_settings, with_value
+from sid_protocol.status import (
+    ApplyResult,
+    ConfigResult,
+    DaemonInfo,
+    DiffResult,
+    Empty,
+    ExportResult,
+    HistoryResult,
+    InitResult,
+    PlotResult,
+    RoundResult,
+    RunList,
+    RunRow,
+    RunStatusResult,
+    SettingChange,
+    StartResult,
+    SummaryResult,
+)
+
+
+class Reports(Protocol):
+    """What methods need of git and of the chart; the composition root provides it."""
+
+    async def diff(self, state: RunState) -> DiffResult:
+        """Return what the improvement branch changes against the target branch."""
+
+    async def apply(self, state: RunState, *, confirm: bool) -> ApplyResult:
+        """Move the target branch, or tell what would be done."""
+
+    async def plot(self, state: RunState, store: Any, form: str) -> PlotResult:
+        """Draw the step chart."""
+
+    def sandbox(self, state: RunState) -> str:
+        """Return how the run's jobs are contained, one line."""
+
+
+class Methods:
+    """The methods of one daemon.
+
+    Args:
+        host: Its runs.
+        intake: Its gate.
+        reports: Git and charts.
+        shut_down: Asks the daemon to leave: `shut_down(now)`.
+        version: The daemon's version.
+        socket: Where it listens.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        intake: Intake,
+        reports: Reports,
+        shut_down: Callable[[bool], None],
+        version: str,
+        socket: str,
+    ) -> None:
+        self._host = host
+        self._intake = intake
+        self._reports = reports
+        self._shut_down = shut_down
+        self._version = version
+        self._socket = socket
+        self._started = time.monotonic()
+
+    def handlers(self) -> Mapping[str, Callable[[Any, Any], Awaitable[Any]]]:
+        """Return method → what carries it out."""
+        return {
+            "daemon.info": self.info,
+            "daemon.shutdown": self.shutdown,
+            "run.init": self.init,
+            "run.start": self.start,
+            "run.list": self.list,
+            "run.status": self.status,
+            "run.cancel": self.cancel,
+            "run.pause": self.pause,
+            "run.resume": self.resume,
+            "run.history": self.history,
+            "run.round": self.round,
+            "run.idea": self.idea,
+            "run.config": self.config,
+            "run.diff": self.diff,
+            "run.apply": self.apply,
+            "run.plot": self.plot,
+            "run.export": self.export,
+            "run.summary": self.summary,
+        }
+
+    async def info(self, _params: NoParams, _call: object) -> DaemonInfo:
+        """`daemon.info`."""
+        return DaemonInfo(
+            version=self._version,
+            protocol=PROTOCOL,
+            pid=os.getpid(),
+            uptime_s=round(time.monotonic() - self._started, 3),
+            runs=len(self._host.active),
+            state_dir=str(self._host.state_dir),
+            socket=self._socket,
+        )
+
+    async def shutdown(self, params: ShutdownParams, _call: object) -> Empty:
+        """`daemon.shutdown`: answers at once, then leaves."""
+        self._shut_down(params.now)
+        return Empty()
+
+    async def init(self, params: InitParams, _call: object) -> InitResult:
+        """`run.init`."""
+        return await self._intake.init(params)
+
+    async def start(self, params: StartParams, _call: object) -> StartResult:
+        """`run.start`."""
+        return await self._intake.start(params)
+
+    async def list(self, _params: NoParams, _call: object) -> RunList:
+        """`run.list`."""
+        runs = await self._host.runs()
+        listed = [await self._row(run) for run in runs]
+        order = {"running": 0, "paused": 1}
+        return RunList(runs=sorted(listed, key=lambda row: order.get(row.status, 2)))
+
+    async def status(self, params: RunParams, _call: object) -> RunRow:
+        """`run.status`."""
+        return await self._row(await self._host.find(params.run, params.topic))
+
+    async def _row(self, run: KnownRun) -> RunRow:
+        conductor = self._host.active.get(run.run_id)
+        if conductor is not None and not conductor.ended.is_set():
+            actors = live_rows.actor_rows(
+                conductor.state, conductor.under_way, conductor.works, trio.current_time()
+            )
+            return rows.run_row(
+                conductor.state,
+                actors=actors,
+                sandbox=self._reports.sandbox(conductor.state),
+                now=now_iso(),
+            )
+        if not (Path(run.root) / "state" / "run.db").exists():
+            return live_rows.lost_row(run)
+        async with self._host.opened(run) as (state, _):
+            return rows.run_row(state, actors=[], sandbox=self._reports.sandbox(state))
+
+    async def cancel(self, params: CancelParams, _call: object) -> RunStatusResult:
+        """`run.cancel`: answers after the run has stopped."""
+        conductor = self._host.conductor(await self._host.find(params.run, params.topic))
+        await conductor.stop(now=params.now)
+        return RunStatusResult(status=conductor.state.status)
+
+    async def pause(self, params: RunParams, _call: object) -> RunStatusResult:
+        """`run.pause`."""
+        conductor = self._host.conductor(await self._host.find(params.run, params.topic))
+        if conductor.state.status == "running":
+            await conductor.submit(RunPaused())
+        return RunStatusResult(status="paused")
+
+    async def resume(self, params: RunParams, _call: object) -> RunStatusResult:
+        """`run.resume`."""
+        conductor = self._host.conductor(await self._host.find(params.run, params.topic))
+        if conductor.state.status != "paused":
+            raise NotRunning(f"run {conductor.state.run_id} is not paused", hint="it is running")
+        await conductor.submit(RunResumed())
+        return RunStatusResult(status="running")
+
+    async def history(self, params: HistoryParams, _call: object) -> HistoryResult:
+        """`run.history`."""
+        run = await self._host.find(params.run, params.topic)
+        async with self._host.opened(run) as (state, store):
+            last = state.completed
+            end = min(last, params.since + params.limit)
+            found = []
+            for iteration in range(params.since + 1, end + 1):
+                body = await store.document(f"state/iteration_history/round_{iteration}.json")
+                report = await store.document(f"state/merge_reports/round_{iteration}.json")
+                if body is not None and report is not None:
+                    found.append(
+                        rows.round_summary(
+                            IterationHistory.model_validate_json(body),
+                            MergeReport.model_validate_json(report),
+                        )
+                    )
+            return HistoryResult(rounds=found, next=end if end < last else None)
+
+    async def round(self, params: RoundParams, _call: object) -> RoundResult:
+        """`run.round`: a recorded round, or the one under way."""
+        run = await self._host.find(params.run, params.topic)
+        async with self._host.opened(run) as (state, store):
+            iteration = params.iteration or max(state.iteration, 1)
+            name = f"round_{iteration}"
+            history = await store.document(f"state/iteration_history/{name}.json")
+            report = await store.document(f"state/merge_reports/{name}.json")
+            brief = await store.document(f"state/research_briefs/{name}.json")
+            plans = await store.documents(f"state/plan_archive/{name}/")
+            plans = plans or await store.documents(f"plans/{name}/")
+            results = await store.documents(f"state/benchmark_results/{name}/")
+            if history is None and not plans and brief is None:
+                raise Refused(
+                    f"run {run.run_id} has no round {iteration}",
+                    hint=f"its rounds go from 1 to {max(state.iteration, state.completed)}",
+                )
+            told = IterationHistory.model_validate_json(history) if history else None
+            merged = MergeReport.model_validate_json(report) if report else None
+            return RoundResult(
+                summary=rows.round_summary(told, merged) if told and merged else live_rows.open_round(state),
+                brief=ResearchBrief.model_validate_json(brief) if brief else None,
+                plans=documents_as(Plan, plans),
+                results=documents_as(BenchmarkResult, results),
+                history=told,
+                merge_report=merged,
+                tags=live_rows.tags_by_executor(merged, state.topic),
+            )
+
+    async def idea(self, params: IdeaParams, _call: object) -> Empty:
+        """`run.idea`."""
+        run = await self._host.find(params.run, params.topic)
+        await trio.to_thread.run_sync(config.append_idea, Path(run.root), params.text)
+        return Empty()
+
+    async def config(self, params: ConfigParams, _call: object) -> ConfigResult:
+        """`run.config`: list, get or set."""
+        run = await self._host.find(params.run, params.topic)
+        root = Path(run.root)
+        raw = await trio.to_thread.run_sync(config.read_raw, root) or {}
+        if not params.sets or params.key is None:
+            settings = parse_settings(raw)
+            return ConfigResult(settings=_setting_rows(settings, raw, params.key))
+        old = _one(parse_settings(raw), params.key)
+        changed = with_value(raw, params.key, params.value)
+        settings = parse_settings(changed)
+        conductor = self._host.active.get(run.run_id)
+        if conductor is not None and params.key.split(".")[0] in TRUSTED_KEYS:
+            raise Refused(
+                f"{params.key} is covered by trust and the run is active",
+                hint=f"stop it, then: sictl init {run.repo} --set {params.key}=… --trust",
+            )
+        await trio.to_thread.run_sync(config.write_raw, root, changed)
+        new = _one(settings, params.key)
+        event = ConfigChanged(field=params.key, old_value=old, new_value=new)
+        from_round = None
+        if conductor is not None and not conductor.ended.is_set():
+            await conductor.submit(event)
+            from_round = conductor.state.iteration + 1
+        else:
+            await self._journal(run, event)
+        notes = []
+        if params.key.split(".")[0] in TRUSTED_KEYS:
+            notes.append(
+                f"{params.key} is covered by trust; confirm before the next start: sictl init {run.repo} --trust"
+            )
+        return ConfigResult(
+            settings=_setting_rows(settings, changed, params.key),
+            changed=SettingChange(key=params.key, old=old, new=new, from_round=from_round),
+            notes=notes,
+        )
+
+    async def _journal(self, run: KnownRun, event: ConfigChanged) -> None:
+        async with self._host.opened(run) as (state, store):
+            dated = event.model_copy(update={"at": now_iso()})
+            after, _ = step(state, dated)
+            await store.commit([dated], project(state, dated, after), None)
+
+    async def diff(self, params: RunParams, _call: object) -> DiffResult:
+        """`run.diff`."""
+        run = await self._host.find(params.run, params.topic)
+        async with self._host.opened(run) as (state, _):
+            return await self._reports.diff(state)
+
+    async def apply(self, params: ApplyParams, _call: object) -> ApplyResult:
+        """`run.apply`."""
+        run = await self._host.find(params.run, params.topic)
+        async with self._host.opened(run) as (state, _):
+            return await self._reports.apply(state, confirm=params.confirm)
+
+    async def plot(self, params: PlotParams, _call: object) -> PlotResult:
+        """`run.plot`."""
+        run = await self._host.find(params.run, params.topic)
+        async with self._host.opened(run) as (state, store):
+            return await self._reports.plot(state, store, params.format)
+
+    async def export(self, params: RunParams, _call: object) -> ExportResult:
+        """`run.export`."""
+        run = await self._host.find(params.run, params.topic)
+        async with self._host.opened(run) as (_, store):
+            files = await store.export()
+        return ExportResult(root=run.root, files=[f"{run.root}/{path}" for path in files])
+
+    async def summary(self, params: RunParams, _call: object) -> SummaryResult:
+        """`run.summary`."""
+        run = await self._host.find(params.run, params.topic)
+        async with self._host.opened(run) as (state, _):
+            return SummaryResult(text=text.summary_text(state), fields=text.summary_fields(state))
+
+
+def _flat(prefix: str, value: Any, schema: Any) -> list[tuple[str, Any]]:
+    """Return the leaves of nested settings as dotted keys; free-form dictionaries stay whole."""
+    found = []
+    for name, field in type(schema).model_fields.items():
+        inner = getattr(schema, name)
+        key = f"{prefix}{name}"
+        if hasattr(type(inner), "model_fields") and field.annotation is type(inner):
+            found.extend(_flat(f"{key}.", value[name], inner))
+        else:
+            found.append((key, value[name]))
+    return found
+
+
+def _setting_rows(settings: Settings, raw: Mapping[str, Any], key: str | None) -> list[dict[str, Any]]:
+    values = _flat("", settings.model_dump(mode="json"), settings)
+    defaults = dict(_flat("", Settings().model_dump(mode="json"), Settings()))
+    shown = [
+        {
+            "key": name,
+            "value": value,
+            "default": defaults[name],
+            "source": "settings.json" if _is_set(raw, name) else "default",
+        }
+        for name, value in values
+        if key is None or name == key or name.startswith(f"{key}.")
+    ]
+    if not shown and key is not None:
+        _one(settings, key)
+    return shown
+
+
+def _is_set(raw: Mapping[str, Any], key: str) -> bool:
+    head, _, rest = key.partition(".")
+    if head not in raw:
+        return False
+    inner = raw[head]
+    return not rest or (isinstance(inner, Mapping) and _is_set(inner, rest))
+
+
+def _one(settings: Settings, key: str) -> Any:
+    """Return the value of a dotted key.
+
+    Raises:
+        SettingsInvalid: there is no such key; with the nearest that there is.
+    """
+    value: Any = settings.model_dump(mode="json")
+    for part in key.split("."):
+        if not isinstance(value, dict) or part not in value:
+            if isinstance(value, dict) and key.count("."):
+                return None
+            parse_settings({key: None})
+            raise SettingsInvalid(key, "unknown key", hint="'sictl config list' shows all keys")
+        value = value[part]
+    return value

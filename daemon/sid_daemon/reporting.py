@@ -1,0 +1,126 @@
+"""What methods tell of git and of the chart: diff, apply, plot, and how jobs are contained.
+
+Implements `methods.Reports` on this machine. Applying is the one thing here that changes anything, at the
+user's word only.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import trio
+from sid_protocol import ids
+from sid_protocol.errors import Refused
+from sid_protocol.status import ApplyResult, DiffResult, PlotResult
+
+from sid_actors import git_apply
+from sid_actors.git_master import GitMaster
+from sid_actors.gitcli import git
+from sid_actors.repository import discover
+from sid_daemon.core.state import RunState
+from sid_daemon.report.chart import render_chart
+from sid_daemon.report.series import step_chart
+from sid_daemon.runstore import RunStore
+from sid_daemon.site import Machine
+from sid_daemon.store.files import write_whole
+
+DIFF_LIMIT = 4_000_000
+"""Characters of a diff that are sent; a longer one is cut at a whole line."""
+
+
+class LocalReports:
+    """Git and charts on this machine.
+
+    Args:
+        machine: What it can do.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    async def diff(self, state: RunState) -> DiffResult:
+        """Return what the improvement branch changes against the target branch."""
+        master = GitMaster(await discover(state.repo))
+        target = state.settings.target_branch
+        plan = await git_apply.plan_apply(master, target, state.goal_slug)
+        text, truncated = _cut(plan.diff)
+        return DiffResult(
+            diff=text,
+            base=plan.old,
+            head=plan.head,
+            stat=await _stat(state, plan.old, plan.head),
+            branch=ids.improve_branch(state.goal_slug),
+            target_branch=target,
+            commits=await _wins(state, plan.old, plan.head),
+            truncated=truncated,
+        )
+
+    async def apply(self, state: RunState, *, confirm: bool) -> ApplyResult:
+        """Move the target branch, or tell what would be done."""
+        master = GitMaster(await discover(state.repo))
+        target = state.settings.target_branch
+        plan = await git_apply.plan_apply(master, target, state.goal_slug)
+        stat = await _stat(state, plan.old, plan.head)
+        text, _ = _cut(plan.diff)
+        undo, after = None, ""
+        notes = ["nothing to apply: the target branch holds it all"] if plan.kind == "nothing" else []
+        if confirm and plan.kind != "nothing":
+            done = await git_apply.apply(master, plan)
+            undo, after = done.undo, done.commit
+        return ApplyResult(
+            applied=bool(after),
+            diff=text,
+            stat=stat,
+            undo=undo,
+            target_branch=target,
+            before=plan.old,
+            after=after,
+            fast_forward=plan.kind == "fast_forward",
+            notes=notes,
+        )
+
+    async def plot(self, state: RunState, store: RunStore, form: str) -> PlotResult:
+        """Draw the step chart."""
+        if form not in ("png", "svg"):
+            raise Refused(f"no chart format {form}", hint="use png or svg")
+        data = await draw(state, store, form)
+        path = None
+        if form == "png":
+            target = store.root / "tracking" / "progress.png"
+            await trio.to_thread.run_sync(write_whole, target, data)
+            path = str(target)
+        return PlotResult(
+            format="png" if form == "png" else "svg", data=base64.b64encode(data).decode(), path=path
+        )
+
+    def sandbox(self, state: RunState) -> str:
+        """Return how the run's jobs are contained, one line."""
+        return self._machine.describe(state.settings)
+
+
+async def draw(state: RunState, store: RunStore, form: str) -> bytes:
+    """Draw the step chart of a run as it is now.
+
+    Raises:
+        SidError: the extra `charts` is not installed.
+    """
+    entries = await store.entries("tracking/raw_data.json")
+    spec: dict[str, Any] = step_chart(entries, state)
+    return await render_chart(spec, form)
+
+
+def _cut(text: str) -> tuple[str, bool]:
+    if len(text) <= DIFF_LIMIT:
+        return text, False
+    return text[: text.rfind("\n", 0, DIFF_LIMIT) + 1], True
+
+
+async def _stat(state: RunState, old: str, head: str) -> str:
+    shown = await git("diff", "--stat", "--no-ext-diff", "--no-color", f"{old}...{head}", cwd=state.repo)
+    return shown.line
+
+
+async def _wins(state: RunState, old: str, head: str) -> int:
+    counted = await git("rev-list", "--count", "--first-parent", f"{old}..{head}", cwd=state.repo)
+    return int(counted.line or 0)

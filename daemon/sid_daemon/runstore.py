@@ -1,0 +1,186 @@
+"""The conductor's way to the disk: one run's journal and its files, in worker threads, one at a time.
+
+Keeps the order "durable first, then visible": a batch is committed, then the views in the root are written
+from it. A view that cannot be written does not undo what is durable; it is reported, and `export` writes it
+again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+import trio
+from pydantic import TypeAdapter
+
+from sid_daemon.core.run import step
+from sid_daemon.core.state import RunState
+from sid_daemon.store.files import write_whole
+from sid_daemon.store.journal import Batch, Journal
+from sid_daemon.store.views import Projection, render_list
+from sid_protocol.errors import StoreError
+from sid_protocol.events import AnyEvent, parse_event
+
+T = TypeVar("T")
+STATE_VERSION = 1
+"""Grows when `RunState` changes shape: older snapshots are then passed over and the journal is folded."""
+
+_state_adapter: TypeAdapter[RunState] | None = None
+
+
+def _states() -> TypeAdapter[RunState]:
+    global _state_adapter  # noqa: PLW0603 - built at first use, since it costs 100 ms
+    if _state_adapter is None:
+        _state_adapter = TypeAdapter(RunState)
+    return _state_adapter
+
+
+def dump_state(state: RunState) -> str:
+    """Return a state as JSON."""
+    return _states().dump_json(state).decode()
+
+
+def load_state(text: str) -> RunState:
+    """Return the state that `dump_state` wrote."""
+    return _states().validate_json(text)
+
+
+class RunStore:
+    """One run's durable side.
+
+    Args:
+        root: The track's root; `state/run.db` lies in it.
+        copy_path: Where the daemon keeps its copy of the database.
+    """
+
+    def __init__(self, root: Path, copy_path: Path) -> None:
+        self.root = root
+        self.copy_path = copy_path
+        self._limiter = trio.CapacityLimiter(1)
+        self._journal: Journal | None = None
+
+    @property
+    def journal(self) -> Journal:
+        """The open journal; for calls inside `read`."""
+        if self._journal is None:
+            raise StoreError(f"the journal of {self.root} is closed", hint="start the run again")
+        return self._journal
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the journal is not open."""
+        return self._journal is None
+
+    async def open(self) -> RunState | None:
+        """Open the journal and fold it, from the newest snapshot on.
+
+        Raises:
+            StoreError: it is damaged, of a newer schema, or cannot be read.
+        """
+        return await trio.to_thread.run_sync(self._open, limiter=self._limiter)
+
+    def _open(self) -> RunState | None:
+        self._journal = Journal(self.root / "state" / "run.db")
+        try:
+            return fold(self._journal)
+        except (ValueError, LookupError) as error:
+            self._journal.close()
+            self._journal = None
+            raise StoreError(
+                f"{self.root}/state/run.db cannot be understood: {str(error).splitlines()[0]}",
+                hint="move it away; 'sictl start' then offers the copy kept by the daemon",
+            ) from error
+
+    async def commit(
+        self, events: list[AnyEvent], projection: Projection, snapshot: RunState | None
+    ) -> list[str]:
+        """Make a batch durable, then write its views.
+
+        Returns:
+            One line for each view that could not be written.
+
+        Raises:
+            StoreError: nothing of the batch is durable.
+        """
+        return await trio.to_thread.run_sync(
+            self._commit, events, projection, snapshot, limiter=self._limiter
+        )
+
+    def _commit(self, events: list[AnyEvent], projection: Projection, snapshot: RunState | None) -> list[str]:
+        journal = self.journal
+        journal.append(
+            Batch(
+                events=tuple((event.at, event.kind, event.model_dump_json()) for event in events),
+                documents=projection.documents,
+                entries=projection.entries,
+                snapshot=(STATE_VERSION, dump_state(snapshot)) if snapshot is not None else None,
+            )
+        )
+        troubles = []
+        for path, text in self._files(projection).items():
+            try:
+                write_whole(self.root / path, text.encode())
+            except StoreError as error:
+                troubles.append(str(error))
+        if snapshot is not None:
+            try:
+                journal.copy_to(self.copy_path)
+            except StoreError as error:
+                troubles.append(str(error))
+        return troubles
+
+    def _files(self, projection: Projection) -> dict[str, str]:
+        lists = {file for file, _ in projection.entries}
+        rendered = {file: render_list(file, self.journal.entries(file)) for file in sorted(lists)}
+        return {**projection.documents, **rendered}
+
+    async def export(self) -> list[str]:
+        """Write every view again; returns their paths in the root."""
+        return await trio.to_thread.run_sync(self._export, limiter=self._limiter)
+
+    def _export(self) -> list[str]:
+        written = []
+        for path, text in self.journal.documents():
+            write_whole(self.root / path, text.encode())
+            written.append(path)
+        for file in self.journal.entry_files():
+            write_whole(self.root / file, render_list(file, self.journal.entries(file)).encode())
+            written.append(file)
+        return written
+
+    async def document(self, path: str) -> str | None:
+        """Return one view's text from the database."""
+        return await trio.to_thread.run_sync(lambda: self.journal.document(path), limiter=self._limiter)
+
+    async def documents(self, prefix: str) -> list[tuple[str, str]]:
+        """Return all views whose path begins with `prefix`."""
+        return await trio.to_thread.run_sync(lambda: self.journal.documents(prefix), limiter=self._limiter)
+
+    async def entries(self, file: str) -> list[str]:
+        """Return the entries of a list-like view."""
+        return await trio.to_thread.run_sync(lambda: self.journal.entries(file), limiter=self._limiter)
+
+    async def close(self) -> None:
+        """Close the journal."""
+        if self._journal is not None:
+            journal, self._journal = self._journal, None
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(journal.close, limiter=self._limiter)
+
+
+def fold(journal: Journal) -> RunState | None:
+    """Fold a journal into the state it tells of; None while it is empty."""
+    state: RunState | None = None
+    seq = 0
+    newest = journal.newest_snapshot(STATE_VERSION)
+    if newest is not None:
+        seq, text = newest
+        state = load_state(text)
+    for _, body in journal.events_after(seq):
+        state, _ = step(state, parse_event(body))
+    return state
+
+
+def documents_as(model: type[Any], documents: list[tuple[str, str]]) -> list[Any]:
+    """Read documents as records of one class."""
+    return [model.model_validate_json(text) for _, text in documents]

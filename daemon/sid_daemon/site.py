@@ -1,0 +1,181 @@
+"""A repository as set-up sees it: git, the seal and the benchmark behind `intake.Site`.
+
+Made by the composition root for one `init` or `start`, and closed after it. It decides nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import trio
+
+from sid_actors import refs
+from sid_actors.backends.visible import check_agent_command
+from sid_actors.git_master import GitMaster
+from sid_actors.repository import RepoInfo, discover
+from sid_actors.trees import open_repository
+from sid_actors.workbench.base import BenchRun
+from sid_actors.workbench.benchmark import LocalBench
+from sid_actors.workbench.local import seal_of, tracked_files
+from sid_actors.workbench.machine import MachineLock
+from sid_actors.workbench.pool import delete
+from sid_actors.workbench.sandbox import probe_bwrap
+from sid_actors.workbench.scoring import check_format
+from sid_actors.workbench.seal import editable
+from sid_protocol.errors import GitError, Refused, SettingsInvalid
+from sid_protocol.locations import track_root
+from sid_protocol.settings import Settings
+
+BACKENDS = ("local", "command")
+
+
+class Machine:
+    """What this machine can do, found out once a daemon.
+
+    Args:
+        lock: The machine's benchmark lock.
+    """
+
+    def __init__(self, lock: MachineLock) -> None:
+        self.lock = lock
+        self.sandbox_fault: str | None = None
+        self._probed = trio.Event()
+
+    async def probe(self) -> None:
+        """Find out whether bubblewrap works here, by running it."""
+        self.sandbox_fault = await probe_bwrap()
+        self._probed.set()
+
+    async def known(self) -> None:
+        """Wait until the probe is done; the first runs after a start may come before it."""
+        await self._probed.wait()
+
+    def contained(self, settings: Settings) -> bool:
+        """Say whether jobs run in the sandbox with these settings."""
+        return settings.sandbox != "off" and self.sandbox_fault is None
+
+    def describe(self, settings: Settings) -> str:
+        """Return how jobs are contained with these settings, one line; empty for the sandbox."""
+        if self.contained(settings):
+            return ""
+        if settings.sandbox == "off":
+            return "no sandbox: switched off in the settings; agents and benchmarks run as you"
+        return f"no sandbox: {self.sandbox_fault}"
+
+    def check(self, settings: Settings) -> None:
+        """Refuse a back end that needs a sandbox where none works.
+
+        Raises:
+            Refused: with what mends it.
+        """
+        if settings.sandbox != "off" and self.sandbox_fault and settings.agent_backend != "local":
+            raise Refused(
+                f"the {settings.agent_backend} back end needs a sandbox: {self.sandbox_fault}",
+                hint="or accept the risk: sictl init --set 'sandbox=\"off\"' --trust",
+            )
+
+
+class LocalSite:
+    """One repository on this machine.
+
+    Args:
+        info: The repository.
+        root: The track's root.
+        machine: What this machine can do.
+    """
+
+    def __init__(self, info: RepoInfo, root: str, machine: Machine) -> None:
+        self.info = info
+        self.root = root
+        self._machine = machine
+        self._git = GitMaster(info)
+
+    async def target_commit(self, branch: str) -> str:
+        """Return the commit of a branch; raises `GitError` where there is none."""
+
+        def look() -> str | None:
+            return refs.target(open_repository(self.info.common_dir), f"refs/heads/{branch}")
+
+        commit = await trio.to_thread.run_sync(look)
+        if commit is None:
+            known = ", ".join(self.info.branches[:10])
+            raise GitError(f"there is no branch {branch}", hint=f"set target_branch to one of: {known}")
+        return commit
+
+    async def improve_head(self, slug: str) -> str | None:
+        """Return the head of an improvement branch, or None where it is missing."""
+
+        def look() -> bool:
+            repo = open_repository(self.info.common_dir)
+            names = (f"refs/heads/improve/{slug}", f"refs/sid/{slug}")
+            return any(refs.target(repo, name) for name in names)
+
+        return (await self._git.head(slug)).commit if await trio.to_thread.run_sync(look) else None
+
+    async def sealed(self, commit: str, settings: Settings) -> tuple[tuple[str, ...], bool]:
+        """Return the sealed paths of a commit, and whether anything editable is left in scope."""
+        seal = await seal_of(self.info.common_dir, commit, settings)
+        tracked = await tracked_files(self.info.common_dir, commit)
+        return seal.shown, bool(editable(tracked, seal, settings.scope))
+
+    async def check(self, settings: Settings) -> str:
+        """Return how jobs will be contained; raises where they cannot run."""
+        check_format(settings.benchmark_format)
+        if settings.agent_backend not in BACKENDS:
+            raise SettingsInvalid(
+                "agent_backend",
+                f"{settings.agent_backend} is not built into this version",
+                hint=f"use one of: {', '.join(BACKENDS)}",
+            )
+        if settings.agent_command or settings.agent_backend != "command":
+            await trio.to_thread.run_sync(check_agent_command, settings, self.info.top)
+        await self._machine.known()
+        self._machine.check(settings)
+        return self._machine.describe(settings)
+
+    async def measure(self, commit: str, settings: Settings) -> BenchRun:
+        """Run the benchmark once on a commit."""
+        return await self._bench(settings).measure(commit, 0, settings)
+
+    async def guards_red(self, commit: str, settings: Settings) -> list[str]:
+        """Return the guard commands that fail on a commit."""
+        bench = self._bench(settings)
+        runs = [await bench.check(commit, command, 0, settings) for command in settings.guard_command]
+        return [run.command for run in runs if not run.passed]
+
+    def _bench(self, settings: Settings) -> LocalBench:
+        return LocalBench(
+            self.info,
+            self.root,
+            lock=self._machine.lock,
+            sandboxed=self._machine.contained(settings),
+        )
+
+    async def make_branch(self, slug: str, target_branch: str) -> None:
+        """Create the improvement branch if it is missing, and keep our folders out of `git status`."""
+        await self._git.exclude_ours()
+        await self._git.ensure_branch(slug, target_branch)
+
+    async def close(self) -> None:
+        """Remove what measuring left."""
+        await delete(f"{self.root}/pool")
+
+
+class OpenLocalSite:
+    """Opens repositories on this machine.
+
+    Args:
+        machine: What it can do.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    async def __call__(self, path: str, root: str | None, topic: str) -> LocalSite:
+        """Look at a repository; raises `GitError` where it cannot be worked on."""
+        info = await discover(path)
+        chosen = await trio.to_thread.run_sync(
+            lambda: track_root(info.top, None if topic == "default" else topic, root, os.path.isdir)
+        )
+        return LocalSite(info, str(Path(chosen)), self._machine)

@@ -1,0 +1,139 @@
+"""Takes over a track that another self-improve tool has made: counters, best score, history.
+
+The first `init` or `start` on a root that has state but no `run.db` goes on from what is there. What cannot
+be read is left where it is and named; nothing in the root is changed by reading it. Blocking; called in a
+worker thread. Also here: the refusal while another mode of that tool is active.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from sid_protocol.events import CarriedOver
+from sid_protocol.records import AgentSettings, Baseline, IterationHistory, Record
+
+R = TypeVar("R", bound=Record)
+MODES = ("autopilot", "ralph", "ultrawork")
+ACTIVE_S = 30 * 60
+IMPORTED = ("state/iteration_history", "state/merge_reports", "state/research_briefs", "state/plan_archive")
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """An earlier track.
+
+    Attributes:
+        carried: Its counters.
+        goal_slug: The slug that its branches carry, or empty.
+        baseline_score: Its baseline, or None.
+        documents: Path in the root → text, of its records.
+        raw_entries: Its `tracking/raw_data.json`, one JSON text a candidate.
+        notes: What could not be read.
+    """
+
+    carried: CarriedOver
+    goal_slug: str
+    baseline_score: float | None
+    documents: dict[str, str] = field(default_factory=dict)
+    raw_entries: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def active_mode(repo: Path, now: float) -> str | None:
+    """Return the mode of the other tool that is active in a repository; None while none is.
+
+    Args:
+        repo: The repository's top folder.
+        now: The time, seconds since the epoch.
+    """
+    state = repo / ".omc" / "state"
+    for mode in MODES:
+        for path in [*state.glob(f"{mode}-state.json"), *state.glob(f"sessions/*/{mode}-state.json")]:
+            try:
+                active = json.loads(path.read_text()).get("active") is True
+                fresh = now - path.stat().st_mtime < ACTIVE_S
+            except (OSError, ValueError, AttributeError):
+                continue
+            if active and fresh:
+                return mode
+    return None
+
+
+def read_track(root: Path) -> Track | None:
+    """Read an earlier track; None where the root holds none."""
+    path = root / "state" / "agent-settings.json"
+    if not path.is_file():
+        return None
+    notes: list[str] = []
+    settings = _read(path, AgentSettings, notes) or AgentSettings()
+    baseline = _read(root / "tracking" / "baseline.json", Baseline, notes)
+    documents = _documents(root, notes)
+    return Track(
+        carried=CarriedOver(
+            iterations=settings.iterations,
+            best_score=settings.best_score,
+            plateau_count=settings.plateau_consecutive_count,
+            breaker_count=settings.circuit_breaker_count,
+            winner_families=_winner_families(documents, settings.iterations),
+        ),
+        goal_slug=settings.goal_slug,
+        baseline_score=baseline.baseline_score if baseline else None,
+        documents=documents,
+        raw_entries=_raw_entries(root, notes),
+        notes=tuple(notes),
+    )
+
+
+def _read(path: Path, model: type[R], notes: list[str]) -> R | None:
+    try:
+        return model.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValidationError) as error:
+        notes.append(f"{path}: not taken over: {str(error).splitlines()[0]}")
+        return None
+
+
+def _documents(root: Path, notes: list[str]) -> dict[str, str]:
+    found = {}
+    for folder in IMPORTED:
+        for path in sorted((root / folder).rglob("*.json")):
+            try:
+                text = path.read_text()
+                json.loads(text)
+            except (OSError, ValueError) as error:
+                notes.append(f"{path}: not taken over: {error}")
+                continue
+            found[str(path.relative_to(root))] = text
+    return found
+
+
+def _winner_families(documents: dict[str, str], last: int) -> tuple[str | None, ...]:
+    families: list[str | None] = []
+    for iteration in (last - 1, last):
+        text = documents.get(f"state/iteration_history/round_{iteration}.json")
+        if text is None:
+            continue
+        try:
+            winner = IterationHistory.model_validate_json(text).winner
+        except ValidationError:
+            continue
+        families.append(winner.approach_family if winner else None)
+    return tuple(families)
+
+
+def _raw_entries(root: Path, notes: list[str]) -> tuple[str, ...]:
+    path = root / "tracking" / "raw_data.json"
+    if not path.is_file():
+        return ()
+    try:
+        entries = json.loads(path.read_text())
+        return tuple(json.dumps(entry, ensure_ascii=False, allow_nan=False) for entry in entries)
+    except (OSError, ValueError, TypeError) as error:
+        notes.append(f"{path}: not taken over: {error}")
+        return ()
