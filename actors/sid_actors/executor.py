@@ -16,6 +16,7 @@ from sid_actors.prompting import clipped
 from sid_actors.roles import RoleActor, failed, make_turn
 from sid_actors.track import Track
 from sid_actors.workbench.base import Collected, Workbench
+from sid_actors.workbench.local import candidate_message
 from sid_protocol.commands import RunPlan
 from sid_protocol.errors import SidError
 from sid_protocol.events import AgentFailed, CandidateCommitted, CandidateRefused, WorkFailed
@@ -83,5 +84,9 @@ async def collect(workbench: Workbench, track: Track, message: RunPlan) -> Colle
         GitError: git failed.
     """
     return await workbench.collect(
-        message.iteration, message.executor, message.base, message.plan.hypothesis, track.settings
+        message.iteration,
+        message.executor,
+        message.base,
+        candidate_message(message.plan.approach_family, message.plan.hypothesis),
+        track.settings,
     )
