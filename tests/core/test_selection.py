@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -11,9 +12,11 @@ from hypothesis import strategies as st
 from sid_daemon.core.selection import (
     Candidate,
     GuardRule,
+    MergeResult,
     RunResult,
     SelectionHistory,
     begin,
+    describe,
     next_ask,
     on_merge,
     on_run,
@@ -139,6 +142,16 @@ def test_two_scores_for_one_tree_make_the_run_noisy_for_good():
     assert again.mode == "noisy"
     assert "A screen" in after.told()
     assert not again.became_noisy
+
+
+def test_who_could_not_be_merged_does_not_enter_the_screen_when_the_round_turns_noisy():
+    table = {"A": 100.0, "merged": 101.5, "executor_2": 99.0, "executor_3": 99.0}
+    bench = Bench(table, conflicts=["executor_1"])
+    verdict = bench.judge(selection([103.0, 102.0, 99.0], history=MERGED_BEFORE))
+    assert verdict.became_noisy
+    assert "executor_1 screen" not in bench.told()
+    assert "executor_2 screen" in bench.told()
+    assert verdict.outcomes["executor_1"].why == "merge conflict"
 
 
 @pytest.mark.parametrize(
@@ -297,6 +310,23 @@ def test_a_simplification_may_cost_the_tolerance_and_must_remove_lines():
         )
     )
     assert absolute.winner == "executor_3"
+
+
+def test_a_line_for_a_merge_without_noise():
+    verdict = Bench({"merged": 101.0}).judge(selection([99.0, 101.0], history=MERGED_BEFORE))
+    assert describe(verdict) == "candidate b  +1.0 % (100.0 -> 101.0)  merged  (1 run, 2 s)"
+
+
+def test_answers_of_the_wrong_kind_in_a_stored_state_are_refused():
+    state = selection([101.0], history=MERGED_BEFORE)
+    with pytest.raises(TypeError, match="asked for a merge of executor_1, was told of a run"):
+        next_ask(replace(state, fed=(run("merged", 101.0),)))
+    merge = MergeResult("executor_1", conflict=False)
+    with pytest.raises(TypeError, match="asked for a run of merged, was told of a merge"):
+        next_ask(replace(state, fed=(merge, merge)))
+    looked = replace(state, policy=policy(holdout=True), fed=(merge, run("merged", 101.0), merge, merge))
+    with pytest.raises(TypeError, match="asked for a look at the hold-out, was told of a merge"):
+        next_ask(looked)
 
 
 def test_only_what_is_outstanding_can_be_answered():

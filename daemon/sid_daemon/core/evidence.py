@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from bisect import insort
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median, stdev
 from typing import Literal
@@ -65,10 +65,10 @@ _LARGEST_LOG = 700.0
 # step is below what a score can resolve.
 _SCAN_STEPS = 64
 _HALVINGS = 40
-_WIDENINGS = 60
-# The scan begins so many widths below the smallest gap, so that no step falls on a gap itself: there that pair
-# would be a tie, and the purse of the rest says less than that of any shift beside it.
-_GOLDEN = (1 + math.sqrt(5)) / 2
+# The scan begins so many widths below the smallest gap: there every gap is at least 0.76 of the typical one, and
+# seven such gaps always refute. Irrational, so that no step falls on a gap itself: there that pair would be a
+# tie, and the purse of the rest says less than that of any shift beside it.
+_FAR = 1 + math.sqrt(5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,27 +260,16 @@ def _low_end(gaps: Sequence[float]) -> float:
     width = largest - smallest
     if width == 0:
         return smallest
-    # Far enough below, all gaps look equal, and 7 equal gaps refute; so this ends.
-    below = smallest - _GOLDEN * width
-    for _ in range(_WIDENINGS):
-        if _refuted(gaps, below):
-            break
-        below -= 2 * (smallest - below)
-    # At the largest gap no bet was won, so a shift that is not refuted exists.
-    return _crossing(lambda shift: _refuted(gaps, shift), below, largest)
-
-
-def _crossing(refuted: Callable[[float], bool], start: float, end: float) -> float:
-    """Return where `refuted` first turns false on the way from start to end."""
-    step = (end - start) / _SCAN_STEPS
-    inner = start
-    for index in range(1, _SCAN_STEPS + 1):
-        outer, inner = inner, (end if index == _SCAN_STEPS else start + index * step)
-        if not refuted(inner):
-            break
+    start = smallest - _FAR * width
+    step = (largest - start) / _SCAN_STEPS
+    index = 1
+    # Ends at the largest gap at the latest: no bet is won there.
+    while _refuted(gaps, start + index * step):
+        index += 1
+    outer, inner = start + (index - 1) * step, start + index * step
     for _ in range(_HALVINGS):
         middle = (outer + inner) / 2
-        if refuted(middle):
+        if _refuted(gaps, middle):
             outer = middle
         else:
             inner = middle
