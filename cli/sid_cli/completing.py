@@ -1,0 +1,52 @@
+"""Values that the shell completes: runs and setting keys, asked of the daemon.
+
+Called by click's completion, at a press of the Tab key: one socket call with a budget of 150 ms, and silence where
+nobody answers. Never starts a daemon.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from sid_cli import places
+from sid_cli.client import Client
+from sid_cli.options import spoken
+from sid_protocol.errors import SidError
+
+BUDGET_S = 0.15
+
+
+def complete_run(
+    context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return the ids of runs that begin so, and paths."""
+    rows = (_asked(context, "run.list", {}) or {}).get("runs", ())
+    items = [
+        CompletionItem(row["run_id"], help=f"{row['status']} {row['repo']}")
+        for row in rows
+        if row["run_id"].startswith(incomplete)
+    ]
+    return items or [CompletionItem(incomplete, type="dir")]
+
+
+def complete_config(
+    context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return the keys of the settings of the repository that the command stands in."""
+    repo = places.repository(places.here())
+    found = (_asked(context, "run.config", {"run": repo}) or {}) if repo is not None else {}
+    return [
+        CompletionItem(row["key"], help=row["source"])
+        for row in found.get("settings", ())
+        if row["key"].startswith(incomplete)
+    ]
+
+
+def _asked(context: click.Context, method: str, params: dict[str, Any]) -> Any:
+    with contextlib.suppress(SidError), Client(places.own_socket(spoken(context).socket)) as client:
+        return client.call(method, params, timeout_s=BUDGET_S)
+    return None

@@ -1,0 +1,152 @@
+"""`sictl attach` and `sictl logs`: the structured log, the last records and then live."""
+
+from __future__ import annotations
+
+import functools
+import json
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import anyio
+import click
+
+from sid_cli.client import Client
+from sid_cli.console import Console
+from sid_cli.follow import told
+from sid_cli.log_text import is_before, log_body, parse_since
+from sid_cli.options import run_argument, topic_option, verb
+from sid_cli.runs import is_active
+from sid_cli.session import Session
+from sid_cli.stream import Dropped, Follower, Notice, Record, log_filter, notice_of
+from sid_protocol.errors import NoSuchRun
+from sid_protocol.jsonrpc import Notification
+
+LEVELS = ("debug", "info", "warning", "error", "critical")
+
+
+@verb("attach", example="sictl attach\nsictl attach --since 2h --no-follow\nsictl attach --json | jq .event")
+@run_argument
+@topic_option
+@click.option(
+    "--since", metavar="N|10m|2h|TIME", help="From a cursor or a time on.  [default: the last 20 records]"
+)
+@click.option(
+    "--follow/--no-follow", default=True, help="Go on with what happens, or leave after what there is."
+)
+@click.option("--level", type=click.Choice(LEVELS), help="This level and graver ones.")
+@click.option("--actor", metavar="A", help="Only one actor, such as executor_2.")
+@click.option("--output", type=click.Choice(("json", "text")), help="A JSON document a line, or text.")
+def command(
+    session: Session,
+    *,
+    run: str | None,
+    topic: str | None,
+    since: str | None,
+    follow: bool,
+    level: str | None,
+    actor: str | None,
+    output: str | None,
+) -> None:
+    """Follow a run's log; without any run, the daemon's. Ctrl-C detaches: the run goes on."""
+    moment = parse_since(since, datetime.now(UTC)) if since is not None else None
+    oldest = moment if isinstance(moment, datetime) else None
+    cursor = 0 if isinstance(moment, datetime) else moment
+    printer = Printer(session.console, as_json=output == "json" or (session.as_json and output is None))
+
+    def show(notice: Notice) -> None:
+        if oldest is None or not _too_old(notice, oldest):
+            printer.show(notice)
+
+    with session.daemon(spawn=False) as client:
+        run_id = _meant(session, client, run, topic)
+        if not follow:
+            _what_there_is(client, log_filter(run=run_id, level=level, actor=actor), cursor, show)
+    if follow:
+        follower = Follower(session.socket_path, run=run_id, level=level, actor=actor, since=cursor)
+        anyio.run(functools.partial(_follow, follower, show))
+    printer.end()
+
+
+def _what_there_is(
+    client: Client, wanted: dict[str, Any], cursor: int | None, show: Callable[[Notice], None]
+) -> None:
+    def each(message: Notification) -> None:
+        notice = notice_of(message)
+        if notice is not None:
+            show(notice)
+
+    since = {} if cursor is None else {"since": cursor}
+    client.call("log.subscribe", {**wanted, **since, "follow": False}, timeout_s=None, each=each)
+
+
+async def _follow(follower: Follower, show: Callable[[Notice], None]) -> None:
+    async with follower:
+        while True:
+            show(await follower.next())
+
+
+def _meant(session: Session, client: Client, run: str | None, topic: str | None) -> str | None:
+    try:
+        row = session.row(client, run, topic)
+    except NoSuchRun:
+        if run is not None or session.run is not None:
+            raise
+        session.interrupt_note = "the daemon goes on"
+        return None
+    run_id: str = row["run_id"]
+    if is_active(row):
+        session.interrupt_note = f"the run goes on; stop it with 'sictl stop {run_id}'"
+    return run_id
+
+
+def _too_old(notice: Notice, oldest: datetime) -> bool:
+    # Asked for a time, what is no longer kept from before it is no loss.
+    return isinstance(notice, Dropped) or (isinstance(notice, Record) and is_before(notice.record, oldest))
+
+
+class Printer:
+    """Prints notices; on a terminal, lines that only repeat the one before are counted instead.
+
+    Args:
+        console: Where to.
+        as_json: Whether to print a JSON document a line.
+    """
+
+    def __init__(self, console: Console, *, as_json: bool) -> None:
+        self._console = console
+        self._as_json = as_json
+        self._folds = sys.stdout.isatty()
+        self._last = ""
+        self._repeats = 0
+
+    def show(self, notice: Notice) -> None:
+        """Print one notice."""
+        if self._as_json:
+            self._console.write(_document(notice))
+            return
+        body = log_body(notice.record, self._console.paint) if isinstance(notice, Record) else ""
+        if self._folds and body and body == self._last:
+            self._repeats += 1
+            return
+        self.end()
+        self._last = body
+        self._console.write(told(notice, self._console))
+
+    def end(self) -> None:
+        """Print what has been counted."""
+        if self._repeats:
+            self._console.write(f"(repeated {self._repeats} times)")
+        self._last, self._repeats = "", 0
+
+
+def _document(notice: Notice) -> str:
+    match notice:
+        case Record(cursor=cursor, record=record):
+            content: dict[str, Any] = {"cursor": cursor, **record}
+        case Dropped(count=count):
+            content = {"event": "log_dropped", "count": count}
+        case _:
+            content = {"event": "log_reconnected", "seconds": round(notice.seconds, 3)}
+    return json.dumps(content, ensure_ascii=False)

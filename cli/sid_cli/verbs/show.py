@@ -1,0 +1,52 @@
+"""`sictl show`: one round whole."""
+
+from __future__ import annotations
+
+import click
+
+from sid_cli.options import topic_option, verb
+from sid_cli.round_text import round_whole
+from sid_cli.session import Session
+from sid_cli.status_text import Look
+from sid_protocol.errors import UsageError
+
+LAST = 0
+"""How the daemon is asked for the last round."""
+
+
+def split(words: tuple[str, ...]) -> tuple[str | None, int]:
+    """Tell RUN from ROUND: a bare number is ROUND, and without one the last round is meant.
+
+    Raises:
+        UsageError: there is more, or ROUND is no number.
+    """
+    match words:
+        case ():
+            return None, LAST
+        case (word,):
+            return (None, _round(word)) if word.isdecimal() else (word, LAST)
+        case (run, word):
+            return run, _round(word)
+        case _:
+            raise UsageError(
+                f"show takes RUN and ROUND, not {len(words)} words", hint="such as 'sictl show 7'"
+            )
+
+
+def _round(word: str) -> int:
+    if not word.isascii() or not word.isdecimal() or int(word) < 1:
+        raise UsageError(f"ROUND is a number from 1, not {word!r}", hint="such as 'sictl show 7'")
+    return int(word)
+
+
+@verb("show", example="sictl show\nsictl show 7")
+@click.argument("words", metavar="[RUN] [ROUND]", nargs=-1)
+@topic_option
+def command(session: Session, words: tuple[str, ...], topic: str | None) -> None:
+    """Show one round with plans, reviews, scores, kills, verdict and evidence; the last one without ROUND."""
+    run, iteration = split(words)
+    with session.daemon(spawn=True) as client:
+        found = session.call_run(client, "run.round", run, topic, iteration=iteration)
+    console = session.console
+    look = Look(paint=console.paint, marks=console.marks, width=console.width)
+    console.result({"round": found}, round_whole(found, look))

@@ -1,0 +1,110 @@
+"""`sictl start`: start or resume a run, and with --wait follow it to its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sid_cli import places, runs
+from sid_cli.client import Client
+from sid_cli.follow import EXIT_CODES, start_and_follow
+from sid_cli.options import topic_option, verb
+from sid_cli.session import Session
+from sid_cli.text import clean
+from sid_protocol.errors import UsageError
+
+
+@verb("start", example="sictl start\nsictl start ~/src/primes --rounds 3 --wait")
+@click.argument("repo", metavar="[REPO]", required=False)
+@topic_option
+@click.option("--root", metavar="DIR", help="The track's root, where it is not the usual one.")
+@click.option("--rounds", metavar="N", type=click.IntRange(min=1), help="At most N more rounds from now.")
+@click.option("--wait", is_flag=True, help="Follow the run to its end and print the summary.")
+def command(
+    session: Session,
+    *,
+    repo: str | None,
+    topic: str | None,
+    root: str | None,
+    rounds: int | None,
+    wait: bool,
+) -> None:
+    """Start a run, or let it go on where it was; prints its id."""
+    with session.daemon(spawn=True) as client:
+        track, run_id = target(session, client, repo, topic)
+        asked = {"rounds": rounds, "root": None if root is None else places.absolute(root)}
+        params = {**track, **{name: value for name, value in asked.items() if value is not None}}
+        if not wait:
+            _tell(session, client.call("run.start", params, timeout_s=None))
+            return
+    _wait(session, params, run_id)
+
+
+def target(
+    session: Session, client: Client, repo: str | None, topic: str | None
+) -> tuple[dict[str, Any], str | None]:
+    """Return `{repo, topic?, root?}` of the track that was meant, and its run's id where it has one.
+
+    Raises:
+        NoSuchRun: REPO is no path, and no run's id.
+        UsageError: REPO and `--run` disagree.
+    """
+    if repo is not None and session.run is not None and repo != session.run:
+        raise UsageError(f"REPO is {repo!r} and --run is {session.run!r}", hint="say it once")
+    meant = repo if repo is not None else session.run
+    named = {} if topic is None else {"topic": topic}
+    path = places.existing(meant) if meant is not None else places.here()
+    rows = client.call("run.list")["runs"]
+    if path is None:
+        # A path that is not there is told as such by the daemon; anything else is meant as an id.
+        if meant is not None and "/" in meant:
+            return {"repo": places.absolute(meant), **named}, None
+        row = runs.choose(rows, text=meant, path=None, cwd=places.here(), topic=topic)
+        return {"repo": row["repo"], "topic": row["topic"], "root": row["root"]}, row["run_id"]
+    found = runs.of_path(rows, path, topic)
+    if len(found) == 1:
+        row = found[0]
+        return {"repo": row["repo"], "topic": row["topic"], "root": row["root"]}, row["run_id"]
+    if not Path(path).is_dir():
+        raise UsageError(f"{path} is no folder", hint="REPO is the path of a git repository")
+    return {"repo": places.repository(path) or path, **named}, None
+
+
+def _tell(session: Session, result: dict[str, Any]) -> None:
+    status = result.get("status", "running")
+    console = session.console
+    console.result(
+        {"run_id": result["run_id"], "resumed": result["resumed"], "status": status}, clean(result["run_id"])
+    )
+    if runs.is_active({"status": status}):
+        if not session.as_json:
+            console.note(
+                f"{'resumed' if result['resumed'] else 'started'}; 'sictl attach' follows it, 'sictl stop' ends it"
+            )
+        return
+    if not session.as_json:
+        console.note(f"nothing left to do: {clean(status).replace('_', ' ')}; --rounds N adds rounds")
+    session.exit_code = EXIT_CODES.get(status, 0)
+
+
+def _wait(session: Session, params: dict[str, Any], run_id: str | None) -> None:
+    console = session.console
+
+    def started(result: dict[str, Any]) -> None:
+        session.interrupt_note = f"the run goes on; stop it with 'sictl stop {result['run_id']}'"
+        console.say(clean(result["run_id"]))
+        resumed.append(result["resumed"])
+
+    resumed: list[bool] = []
+    outcome = start_and_follow(session.socket_path, params, console, run_id=run_id, started=started)
+    session.exit_code = outcome.exit_code
+    content = {
+        "run_id": outcome.row["run_id"],
+        "resumed": resumed[-1],
+        "status": outcome.status,
+        "summary": outcome.fields,
+        "text": outcome.text,
+    }
+    console.result(content, outcome.shown)
