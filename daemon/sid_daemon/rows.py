@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from sid_daemon.core.round import seconds_between
-from sid_daemon.core.run import is_active
 from sid_daemon.core.state import RunState
 from sid_daemon.figures import difference
 from sid_daemon.report.text import status_notes
@@ -81,8 +80,8 @@ def _counters(state: RunState) -> Counters:
 def _budget(state: RunState, now: str | None) -> BudgetRow:
     budget, spent = state.settings.budget, state.spent.values()
     wall_s = state.wall_s
-    if now is not None and state.round is not None and is_active(state):
-        wall_s += seconds_between(state.round.started_at, now)
+    if now is not None and state.running_since is not None:
+        wall_s += seconds_between(state.running_since, now)
     models = state.settings.agent_backend != "local"
     return BudgetRow(
         usd=Spend(spent=_known(one.usd for one in spent), limit=budget.usd),

@@ -15,7 +15,7 @@ from sid_daemon.core.selection import RunResult
 from sid_daemon.core.state import Execution
 from sid_daemon.core.turn import Turn
 from sid_protocol import ids
-from sid_protocol.commands import Halt, Measure, RunGuards, RunPlan
+from sid_protocol.commands import Halt, Inspect, Kill, Measure, RunGuards, RunPlan
 from sid_protocol.events import (
     AgentKilled,
     CandidateCommitted,
@@ -62,7 +62,7 @@ def fill_executors(turn: Turn) -> None:
             _run(turn, execution, 1)
 
 
-def _run(turn: Turn, execution: Execution, attempt: int, guard_output: str = "") -> None:
+def _run(turn: Turn, execution: Execution, attempt: int) -> None:
     iteration = turn.round.iteration
     turn.set_execution(execution.executor, status="running")
     turn.issue(
@@ -74,7 +74,7 @@ def _run(turn: Turn, execution: Execution, attempt: int, guard_output: str = "")
             base=execution.base,
             attempt=attempt,
             rework_of=execution.commit if execution.reworks else None,
-            guard_output=guard_output,
+            guard_output=execution.guard_output,
         )
     )
 
@@ -170,8 +170,14 @@ def on_guards(turn: Turn, command: RunGuards, event: GuardsDone) -> None:
         turn.set_execution(command.executor, guard="pass")
         _measure(turn, command.executor, command.commit)
     elif execution.reworks < REWORKS:
-        execution = turn.set_execution(command.executor, guard="fail", reworks=execution.reworks + 1)
-        _run(turn, execution, 1, red[0].output)
+        turn.set_execution(
+            command.executor,
+            status="waiting",
+            guard="fail",
+            guard_output=red[0].output,
+            reworks=execution.reworks + 1,
+        )
+        fill_executors(turn)
     else:
         turn.set_execution(command.executor, guard="fail")
         what = f"guard failed: {red[0].command}"
@@ -213,7 +219,7 @@ def on_run_failed(turn: Turn, command: RunPlan, why: str, cost: Cost, duration_s
         agent_s=(old.agent_s or 0.0) + duration_s,
     )
     if command.attempt < ATTEMPTS:
-        _run(turn, execution, command.attempt + 1, command.guard_output)
+        _run(turn, execution, command.attempt + 1)
     else:
         end(turn, command.executor, "error", "logic_error", "the agent failed twice", why)
 
@@ -240,18 +246,20 @@ def block(turn: Turn) -> None:
     """Stop what still runs of a round: too many of its executors had to be killed."""
     turn.set_round(blocked=True)
     for command in list(turn.state.outstanding.values()):
-        if command.kind not in ("halt", "inspect", "kill"):
+        # A straggler that is being killed ends by that, so that its kill is on record.
+        if not isinstance(command, Halt | Inspect | Kill) and command.id not in turn.round.killing:
             turn.issue(Halt(id=f"{command.id}.halt", iteration=command.iteration, target=command.id))
+
+
+def settle_blocked(turn: Turn) -> None:
+    """Say of what a blocked round left unfinished that nobody is to blame for it."""
+    what = "ended unfinished: the round was blocked by force-kills"
     for execution in turn.round.executions.values():
-        if execution.status == "waiting":
-            what = "not begun: the round was blocked"
-            turn.set_execution(
-                execution.executor,
-                status="done",
-                result="error",
-                failure=analysis("infrastructure", what, what),
-                measured_at=turn.at,
-            )
+        if execution.status != "done":
+            end(turn, execution.executor, "error", "infrastructure", what, what)
+    for slot in turn.round.slots.values():
+        if slot.status not in ("approved", "rejected"):
+            turn.set_slot(slot.planner, status="failed")
 
 
 def execution_is_over(turn: Turn) -> bool:

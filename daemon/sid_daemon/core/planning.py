@@ -35,7 +35,9 @@ def start_research(turn: Turn, attempt: int = 1) -> None:
 
 def on_brief(turn: Turn, event: BriefDone) -> None:
     """Keep the brief and let the planners begin."""
-    brief = ResearchBrief.model_validate({**event.brief.model_dump(), "iteration": turn.round.iteration})
+    brief = ResearchBrief.model_validate(
+        {**event.brief.model_dump(), "iteration": turn.round.iteration, "researcher_id": "researcher"}
+    )
     turn.set_round(brief=brief, research="completed", research_done_at=turn.at)
     start_planning(turn)
 

@@ -21,6 +21,15 @@ _JOINED = re.compile(
     re.IGNORECASE,
 )
 
+POINTS = (
+    "h001_hypothesis_count",
+    "h002_family_streak",
+    "h003_intra_round_diversity",
+    "schema_valid",
+    "history_aware",
+)
+"""What a critic's review says pass or fail of."""
+
 
 @dataclass(frozen=True, slots=True)
 class RuleContext:
@@ -113,24 +122,22 @@ def bind(by_rules: CriticReview, by_critic: CriticReview | None) -> CriticReview
     """
     if by_critic is None:
         return by_rules
-    if by_rules.verdict == "rejected":
-        reason = by_rules.rejection_reason
-    elif by_critic.verdict == "rejected":
-        reason = by_critic.rejection_reason or "rejected by the critic without a reason"
-    else:
-        reason = None
 
     def worse(rules: str, critic: str) -> str:
         return "fail" if "fail" in (rules, critic) else "pass"
 
-    fields = (
-        "h001_hypothesis_count",
-        "h002_family_streak",
-        "h003_intra_round_diversity",
-        "schema_valid",
-        "history_aware",
-    )
-    points = {name: worse(getattr(by_rules, name), getattr(by_critic, name)) for name in fields}
+    points = {name: worse(getattr(by_rules, name), getattr(by_critic, name)) for name in POINTS}
+    failed = [name for name, verdict in points.items() if verdict == "fail"]
+    if by_rules.verdict == "rejected":
+        reason = by_rules.rejection_reason
+    elif by_critic.verdict == "rejected" or failed:
+        # A review that fails a point and approves all the same contradicts itself: the point counts.
+        why = (
+            f"the critic failed {', '.join(failed)}" if failed else "rejected by the critic without a reason"
+        )
+        reason = by_critic.rejection_reason or why
+    else:
+        reason = None
     return by_critic.model_copy(
         update={
             **points,

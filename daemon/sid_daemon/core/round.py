@@ -7,9 +7,11 @@ ended, and only then begins the tournament.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
+from decimal import Decimal
 
-from sid_daemon.core import execution, planning, stopping, tournament
+from sid_daemon.core import deadlines, execution, planning, stopping, tournament
 from sid_daemon.core.classify import classify
 from sid_daemon.core.state import Round
 from sid_daemon.core.turn import Turn
@@ -24,6 +26,7 @@ from sid_protocol.commands import (
     Measure,
     PrepareRound,
     Research,
+    ReturnIdeas,
     RunGuards,
     RunPlan,
     agent_of,
@@ -41,6 +44,17 @@ from sid_protocol.events import (
     RunMeasured,
 )
 from sid_protocol.records import Cost, ForceKill, RunStatus
+
+
+def begin_or_end(turn: Turn) -> None:
+    """Begin the next round, unless the user or a stop condition says otherwise."""
+    if turn.state.stopping:
+        return
+    ended = stopping.stop_status(turn.state)
+    if ended is not None:
+        end_run(turn, *ended)
+    else:
+        begin(turn)
 
 
 def begin(turn: Turn) -> None:
@@ -85,20 +99,18 @@ def on_prepared(turn: Turn, event: RoundPrepared) -> None:
     if turn.round.prepared:
         turn.commands.extend(state.outstanding.values())
         return
-    ended = stopping.stop_status(turn.state)
-    if ended is not None:
-        turn.set(round=None, iteration=state.iteration - 1)
-        end_run(turn, *ended)
-        return
-    turn.set_round(prepared=True, ideas=event.ideas)
-    if event.head == state.head:
+    # An attempt that failed has taken ideas before.
+    earlier = turn.round.ideas
+    turn.set_round(ideas=(*earlier, *(idea for idea in event.ideas if idea not in earlier)))
+    if stopping.stop_status(turn.state) is not None:
+        _end_unbegun(turn)
+    elif event.head == state.head:
+        turn.set_round(prepared=True)
         planning.start_research(turn)
     elif event.settings.on_branch_moved == "rebase":
-        turn.set_round(head=event.head)
-        turn.set(head=event.head)
         turn.issue(
             Measure(
-                id=f"r{state.iteration}.rebase.A",
+                id=f"r{state.iteration}.rebase.{state.starts}",
                 iteration=state.iteration,
                 arm="A",
                 tree=event.head,
@@ -107,6 +119,24 @@ def on_prepared(turn: Turn, event: RoundPrepared) -> None:
         )
     else:
         branch_moved(turn, state.head, event.head)
+
+
+def _end_unbegun(turn: Turn) -> None:
+    """End the run before its round has begun; the ideas that it took go back first."""
+    now = turn.round
+    if now.ideas:
+        turn.issue(ReturnIdeas(id=f"r{now.iteration}.ideas", iteration=now.iteration, ideas=now.ideas))
+    else:
+        on_ideas_returned(turn)
+
+
+def on_ideas_returned(turn: Turn) -> None:
+    """Close the round, or take it back where it never began."""
+    if turn.round.prepared:
+        tournament.close_round(turn)
+        return
+    turn.set(round=None, iteration=turn.state.iteration - 1)
+    begin_or_end(turn)
 
 
 def branch_moved(turn: Turn, expected: str, actual: str | None) -> None:
@@ -119,11 +149,13 @@ def branch_moved(turn: Turn, expected: str, actual: str | None) -> None:
     )
 
 
-def on_branch_moved(turn: Turn, event: BranchMoved) -> None:
+def on_branch_moved(turn: Turn, command: AnyCommand, event: BranchMoved) -> None:
     """The merge found the branch elsewhere: stop, or go on from there without a winner."""
     if turn.state.settings.on_branch_moved == "rebase":
         tournament.close(turn)
     else:
+        # The next start tries again: the user may have moved the branch back by then.
+        turn.set(outstanding={**turn.state.outstanding, command.id: command})
         branch_moved(turn, event.expected, event.actual)
 
 
@@ -131,15 +163,16 @@ def on_measured(turn: Turn, command: Measure, event: RunMeasured) -> None:
     """Give a run to whoever asked for it."""
     if command.stage == "smoke":
         execution.on_smoke(turn, command.arm, event)
-    elif command.stage == "calibrate" and turn.round.selection is None:
-        if event.score is None:
-            end_run(turn, "failed", f"the benchmark fails on the moved branch: {event.why}")
-            return
-        turn.set(best_score=event.score, best_interval=None)
-        turn.set_round(baseline_score=event.score)
-        planning.start_research(turn)
-    else:
+    elif turn.round.prepared:
         tournament.on_measured(turn, command, event)
+    elif event.score is None:
+        end_run(turn, "failed", f"the benchmark fails on the moved branch: {event.why}")
+    else:
+        # What the old incumbent scored says nothing of this one.
+        history = replace(turn.state.history, sessions=())
+        turn.set(head=command.tree, best_score=event.score, best_interval=None, history=history)
+        turn.set_round(prepared=True, head=command.tree, baseline_score=event.score)
+        planning.start_research(turn)
 
 
 def on_agent_failed(turn: Turn, command: AgentCommand, event: AgentFailed | ActorCrashed) -> None:
@@ -164,7 +197,7 @@ def on_agent_failed(turn: Turn, command: AgentCommand, event: AgentFailed | Acto
 def on_deadline(turn: Turn, event: DeadlinePassed) -> None:
     """Look at a straggler before it is ended."""
     command = turn.state.outstanding.get(event.target)
-    if isinstance(command, AgentCommand):
+    if isinstance(command, AgentCommand) and command.id not in turn.round.killing:
         turn.issue(
             Inspect(
                 id=f"{command.id}.inspect",
@@ -181,7 +214,7 @@ def on_evidence(turn: Turn, event: EvidenceTaken) -> None:
     if not isinstance(command, AgentCommand):
         return
     record = _kill_record(turn, command, event.activity)
-    turn.set_round(kills=(*turn.round.kills, record))
+    turn.set_round(killing={**turn.round.killing, command.id: record})
     turn.issue(
         Kill(
             id=f"{command.id}.kill",
@@ -210,16 +243,34 @@ def _kill_record(turn: Turn, command: AgentCommand, activity: Activity) -> Force
     )
 
 
+def _unseen(turn: Turn, command: AgentCommand, event: AgentKilled) -> ForceKill:
+    """Return the record of a kill whose evidence was lost; a killed turn must still end."""
+    return ForceKill(
+        agent_id=agent_of(command),
+        role=role_of(command),
+        iteration=command.iteration,
+        reason=event.reason,
+        deadline_s=deadlines.hard_s(command, turn.state.settings),
+        elapsed_s=0.0,
+        processes_killed=event.processes_killed,
+        at=turn.at,
+    )
+
+
+def forget_kill(turn: Turn, command: AgentCommand) -> None:
+    """Drop a kill under way: it is done, or its target has ended by itself before it."""
+    killing = turn.round.killing
+    if command.id in killing:
+        turn.set_round(killing={key: one for key, one in killing.items() if key != command.id})
+
+
 def on_killed(turn: Turn, command: AgentCommand, event: AgentKilled) -> None:
     """Complete the record; a force-kill is not retried."""
-    agent = agent_of(command)
-    kills = list(turn.round.kills)
-    index = max((at for at, kill in enumerate(kills) if kill.agent_id == agent), default=None)
-    if index is None:
-        return
-    record = kills[index].model_copy(update={"processes_killed": event.processes_killed})
-    kills[index] = record
-    turn.set_round(kills=tuple(kills))
+    record = turn.round.killing.get(command.id) or _unseen(turn, command, event)
+    record = record.model_copy(update={"processes_killed": event.processes_killed})
+    forget_kill(turn, command)
+    turn.set_round(kills=(*turn.round.kills, record))
+    turn.spend(role_of(command), event.cost, record.elapsed_s)
     why = f"force-killed: {record.reason}"
     last = planning.ATTEMPTS
     match command:
@@ -275,7 +326,7 @@ def record(turn: Turn) -> None:
     """Count the round and drop it from memory; its documents are the views' to write."""
     state, now = turn.state, turn.round
     won = now.verdict if now.winner_commit else None
-    gained: float | None = None
+    gained: Decimal | None = None
     before: float | None = None
     if won is not None and won.score_before is not None and won.score_after is not None:
         before = won.score_before
@@ -291,7 +342,6 @@ def record(turn: Turn) -> None:
         breaker_count=breaker,
         blocked_count=blocked,
         winner_families=(*state.winner_families, family)[-3:],
-        wall_s=state.wall_s + seconds_between(now.started_at, turn.at),
         round=None,
     )
 

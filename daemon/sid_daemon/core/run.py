@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from sid_daemon.core import execution, planning, stopping, tournament
+from sid_daemon.core import execution, planning, tournament
 from sid_daemon.core import round as rounds
 from sid_daemon.core.selection import SelectionHistory
 from sid_daemon.core.state import ACTIVE, RunState
@@ -25,12 +25,12 @@ from sid_protocol.commands import (
     BuildMerge,
     CloseRound,
     DraftPlan,
-    Halt,
     Inspect,
     JudgePlan,
     Kill,
     Measure,
     PrepareRound,
+    ReturnIdeas,
     RunGuards,
     RunPlan,
     role_of,
@@ -48,6 +48,7 @@ from sid_protocol.events import (
     DeadlinePassed,
     EvidenceTaken,
     GuardsDone,
+    IdeasReturned,
     MergeBuilt,
     MergeConflicted,
     PlanAdvised,
@@ -126,7 +127,19 @@ def step(state: RunState | None, event: AnyEvent) -> tuple[RunState, tuple[AnyCo
         _on_request(turn, event)
     if turn.state.status == "running" and not turn.state.held:
         rounds.go_on(turn)
+    _count_wall(turn, closed=turn.state.completed > state.completed)
     return turn.state, tuple(turn.commands)
+
+
+def _count_wall(turn: Turn, *, closed: bool) -> None:
+    """Keep the time that the run was running; counted when it stops running and after each round."""
+    state = turn.state
+    running = state.status == "running"
+    if state.running_since is not None and (closed or not running):
+        turn.set(wall_s=state.wall_s + rounds.seconds_between(state.running_since, turn.at))
+        turn.set(running_since=None)
+    if running and turn.state.running_since is None:
+        turn.set(running_since=turn.at)
 
 
 def recreate(state: RunState, created: RunState) -> RunState:
@@ -134,7 +147,8 @@ def recreate(state: RunState, created: RunState) -> RunState:
     return replace(
         created,
         created_at=state.created_at,
-        iteration=state.iteration,
+        # A round that was under way is taken back: it was planned against another baseline.
+        iteration=state.completed,
         completed=state.completed,
         plateau_count=state.plateau_count,
         breaker_count=state.breaker_count,
@@ -152,6 +166,8 @@ def _on_request(turn: Turn, event: AnyEvent) -> None:
     match event:
         case RunStarted():
             _on_started(turn, event)
+        case _ if not is_active(turn.state):
+            return  # it ended before the request was taken up
         case StopRequested():
             turn.set(stopping=True)
         case RunStopped():
@@ -171,6 +187,7 @@ def _on_request(turn: Turn, event: AnyEvent) -> None:
 def _on_started(turn: Turn, event: RunStarted) -> None:
     state = turn.state
     if event.crashed:
+        turn.set(running_since=None)  # until when it ran is not known
         now = datetime.fromisoformat(event.at)
         recent = [
             at for at in state.crashes if (now - datetime.fromisoformat(at)).total_seconds() <= CRASH_WINDOW_S
@@ -182,7 +199,7 @@ def _on_started(turn: Turn, event: RunStarted) -> None:
             return
     turn.set(
         settings=event.settings,
-        status="running",
+        status="paused" if event.crashed and state.status == "paused" else "running",
         reason=None,
         hint="",
         stopping=False,
@@ -191,33 +208,37 @@ def _on_started(turn: Turn, event: RunStarted) -> None:
         plateau_count=0 if state.status == "plateau" else state.plateau_count,
         breaker_count=0 if state.status == "circuit_breaker" else state.breaker_count,
         blocked_count=0 if state.status == "blocked" else state.blocked_count,
+        history=replace(state.history, broken_rounds=0),
+        held=False,
     )
     if state.round is not None:
-        kept = {
-            key: command
-            for key, command in state.outstanding.items()
-            if not isinstance(command, Inspect | Kill | PrepareRound)
-        }
-        turn.set(outstanding=kept, held=True)
-        rounds.prepare(turn)
-        return
-    turn.set(outstanding={})
-    begin_or_end(turn)
+        _hold(turn)
+    else:
+        turn.set(outstanding={})
+        rounds.begin_or_end(turn)
+
+
+def _hold(turn: Turn) -> None:
+    """Clean up before a round goes on; what was being ended when the daemon died has ended with it."""
+    state = turn.state
+    for command in list(state.outstanding.values()) if turn.round.blocked else ():
+        if not isinstance(command, CloseRound | ReturnIdeas) and turn.settle(command.id) is not None:
+            rounds.on_halted(turn, command)
+    begun = turn.round.prepared
+    kept = {
+        key: command
+        for key, command in turn.state.outstanding.items()
+        if begun and not isinstance(command, Inspect | Kill | PrepareRound)
+    }
+    turn.set(outstanding=kept, held=True)
+    turn.set_round(killing={})
+    rounds.prepare(turn)
 
 
 def _rounds_until(state: RunState, event: RunStarted) -> int | None:
     if event.rounds is not None:
         return state.completed + event.rounds
     return state.rounds_until if event.crashed else None
-
-
-def begin_or_end(turn: Turn) -> None:
-    """Begin the next round, unless a stop condition or the user says otherwise."""
-    ended = stopping.stop_status(turn.state)
-    if ended is not None:
-        rounds.end_run(turn, *ended)
-    elif not turn.state.stopping:
-        rounds.begin(turn)
 
 
 def _on_answer(turn: Turn, event: AnyEvent) -> None:
@@ -227,8 +248,15 @@ def _on_answer(turn: Turn, event: AnyEvent) -> None:
     command = turn.settle(event.cause)
     if command is None:
         return
+    if isinstance(command, AgentCommand) and not isinstance(event, AgentKilled):
+        rounds.forget_kill(turn, command)
     if isinstance(event, Turned) and isinstance(command, AgentCommand):
         turn.spend(role_of(command), event.cost, event.duration_s)
+    _route(turn, event, command)
+
+
+def _route(turn: Turn, event: AnyEvent, command: AnyCommand) -> None:
+    """Hand an answer to the machine that asked for it."""
     match event, command:
         case RoundPrepared(), PrepareRound():
             rounds.on_prepared(turn, event)
@@ -259,18 +287,18 @@ def _on_answer(turn: Turn, event: AnyEvent) -> None:
         case BranchAdvanced(), _:
             tournament.on_advanced(turn, event.commit)
         case BranchMoved(), _:
-            rounds.on_branch_moved(turn, event)
+            rounds.on_branch_moved(turn, command, event)
+        case IdeasReturned(), _:
+            rounds.on_ideas_returned(turn)
         case RoundClosed(), CloseRound():
             rounds.record(turn)
-            begin_or_end(turn)
+            rounds.begin_or_end(turn)
         case EvidenceTaken(), _:
             rounds.on_evidence(turn, event)
         case AgentKilled(), _ if isinstance(command, AgentCommand):
             rounds.on_killed(turn, command, event)
         case WorkHalted(), _:
-            turn.settle(f"{command.id}.halt")
-            if not isinstance(command, Halt):
-                rounds.on_halted(turn, command)
+            rounds.on_halted(turn, command)
         case _:
             return
 

@@ -51,6 +51,7 @@ class Execution:
     Attributes:
         guard: What results.tsv tells of the guards: pass, fail or `-` where there are none.
         smoke: The candidate's one first run.
+        guard_output: Of the red guard that the next rework is to mend.
         no_op: The executor left nothing changed.
         ended: `(status, failure)` once it is settled; `success` may still be judged a regression.
     """
@@ -65,6 +66,7 @@ class Execution:
     summary: str = ""
     findings: tuple[str, ...] = ()
     reworks: int = 0
+    guard_output: str = ""
     guard: Literal["pass", "fail", "-"] = "-"
     smoke: RunResult | None = None
     raw: str = ""
@@ -102,6 +104,8 @@ class Round:
     execution_done_at: str | None = None
     blocked: bool = False
     kills: tuple[ForceKill, ...] = ()
+    killing: dict[str, ForceKill] = field(default_factory=dict)
+    """By command id: kills under way, on record only once they are done."""
     failures: tuple[AgentFailure, ...] = ()
     selection: Selection | None = None
     merge_tree: str | None = None
@@ -171,6 +175,8 @@ class RunState:
     outstanding: dict[str, AnyCommand] = field(default_factory=dict)
     spent: dict[str, Spent] = field(default_factory=dict)
     wall_s: float = 0.0
+    running_since: str | None = None
+    """From when on time is not yet in `wall_s`; None while the run is not running."""
     starts: int = 0
     crashes: tuple[str, ...] = ()
     """Times at which a daemon died with this run active, the last few."""
@@ -181,6 +187,12 @@ class RunState:
         if self.round is None:
             raise LookupError(f"run {self.run_id} has no round under way")
         return self.round
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether scores are compared by evidence instead of by value."""
+        mode = self.settings.measurement.mode
+        return mode == "noisy" or (mode == "auto" and (self.noisy or self.history.forced_noisy))
 
     @property
     def streak_family(self) -> str | None:

@@ -7,18 +7,26 @@ budget (a user's stop comes before all of them, in the conductor).
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 from sid_daemon.core.state import RunState
 from sid_protocol.records import RunStatus
 from sid_protocol.settings import Settings
 
-
-def gain(before: float, after: float, settings: Settings) -> float:
-    """Return by how much `after` beats `before`, in score units; negative when it is worse."""
-    sign = 1.0 if settings.benchmark_direction == "higher_is_better" else -1.0
-    return sign * (after - before)
+BROKEN_ROUNDS = 3
+"""So many rounds in a row in which the benchmark failed on the incumbent itself end the run."""
 
 
-def reaches(threshold: float | str, before: float, improvement: float) -> bool:
+def gain(before: float, after: float, settings: Settings) -> Decimal:
+    """Return by how much `after` beats `before`, in score units; negative when it is worse.
+
+    Exact: a gain from 0.34 to 0.35 is the 0.01 that a user's threshold names.
+    """
+    difference = Decimal(repr(after)) - Decimal(repr(before))
+    return difference if settings.benchmark_direction == "higher_is_better" else -difference
+
+
+def reaches(threshold: float | str, before: float, improvement: Decimal) -> bool:
     """Say whether an improvement is at least a threshold.
 
     Args:
@@ -27,10 +35,10 @@ def reaches(threshold: float | str, before: float, improvement: float) -> bool:
         improvement: The gain in score units.
     """
     if isinstance(threshold, str):
-        share = float(threshold.removesuffix("%")) / 100
+        share = Decimal(threshold.removesuffix("%").strip()) / 100
         # Relative to zero every gain is infinite, so any gain at all reaches the threshold.
-        return improvement >= share * abs(before) and (before != 0 or improvement > 0)
-    return improvement >= threshold
+        return improvement >= share * abs(Decimal(repr(before))) and (before != 0 or improvement > 0)
+    return improvement >= Decimal(repr(threshold))
 
 
 def target_reached(state: RunState) -> bool:
@@ -39,7 +47,7 @@ def target_reached(state: RunState) -> bool:
     if target is None:
         return False
     higher = state.settings.benchmark_direction == "higher_is_better"
-    if state.noisy:
+    if state.is_noisy:
         if state.best_interval is None:
             return False
         worse = state.best_interval[0 if higher else 1]
@@ -78,6 +86,11 @@ def stop_status(state: RunState) -> tuple[RunStatus, str] | None:
         return "max_iterations", "the rounds asked for are done"
     if state.breaker_count >= settings.circuit_breaker_threshold:
         return "circuit_breaker", f"{state.breaker_count} rounds in a row without a winner"
+    if state.history.broken_rounds >= BROKEN_ROUNDS:
+        return (
+            "circuit_breaker",
+            "the benchmark fails on the improvement branch itself, three rounds in a row",
+        )
     if state.blocked_count >= settings.blocked_limit:
         return "blocked", f"{state.blocked_count} rounds in a row were blocked by force-kills"
     if spent := budget_spent(state):
@@ -86,7 +99,7 @@ def stop_status(state: RunState) -> tuple[RunStatus, str] | None:
 
 
 def counters_after(
-    state: RunState, *, gained: float | None, before: float | None, blocked: bool
+    state: RunState, *, gained: Decimal | None, before: float | None, blocked: bool
 ) -> tuple[int, int, int]:
     """Return plateau, circuit-breaker and blocked counts after a round.
 

@@ -7,8 +7,11 @@ merged tree was measured and accepted, so a rejected merge leaves nothing to und
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import cast
+
 from sid_daemon.core import selection
-from sid_daemon.core.execution import analysis
+from sid_daemon.core.execution import analysis, settle_blocked
 from sid_daemon.core.selection import (
     AskHoldout,
     AskMerge,
@@ -21,8 +24,6 @@ from sid_daemon.core.selection import (
 )
 from sid_daemon.core.state import RunState
 from sid_daemon.core.turn import Turn
-from typing import cast
-
 from sid_protocol import ids
 from sid_protocol.commands import AdvanceBranch, BuildMerge, CloseRound, Measure, ReturnIdeas
 from sid_protocol.events import MergeBuilt, RunMeasured
@@ -52,7 +53,7 @@ def policy_of(state: RunState) -> Policy:
     slow = max((e.benchmark_s or 0.0) for e in state.now_round.executions.values()) > SLOW_RUN_S
     return Policy(
         direction=settings.benchmark_direction,
-        mode="noisy" if is_noisy(state) else "deterministic",
+        mode="noisy" if state.is_noisy else "deterministic",
         alpha=rule.alpha,
         beta=rule.beta,
         min_effect=rule.min_effect,
@@ -74,14 +75,6 @@ def policy_of(state: RunState) -> Policy:
         holdout_looks=rule.holdout_looks,
         calibration_runs=rule.calibration_runs,
     )
-
-
-def is_noisy(state: RunState) -> bool:
-    """Say whether scores are compared by evidence instead of by value."""
-    mode = state.settings.measurement.mode
-    if mode == "auto":
-        return state.noisy or state.history.forced_noisy
-    return mode == "noisy"
 
 
 def _is_quick(state: RunState) -> bool:
@@ -108,6 +101,10 @@ def _guards(settings: Settings) -> tuple[GuardRule, ...]:
 def start_tournament(turn: Turn) -> None:
     """Begin the tournament, or close the round where nobody can compete."""
     turn.set_round(execution_done_at=turn.at)
+    if turn.round.blocked:
+        settle_blocked(turn)
+        close(turn)
+        return
     entrants = [
         Candidate(arm=execution.executor, smoke=execution.smoke, diff_lines=execution.changed_lines)
         for execution in sorted(
@@ -115,7 +112,7 @@ def start_tournament(turn: Turn) -> None:
         )
         if execution.result == "success" and execution.smoke is not None
     ]
-    if turn.round.blocked or not entrants:
+    if not entrants:
         close(turn)
         return
     state = turn.state
@@ -259,14 +256,22 @@ def close(turn: Turn) -> None:
     """Archive the losers and remove what the round made."""
     now = turn.round
     turn.set_round(verdict_at=now.verdict_at or turn.at)
+    if now.ideas and not any(slot.plan for slot in now.slots.values()):
+        # First, so that the next round finds them.
+        turn.issue(ReturnIdeas(id=f"r{now.iteration}.ideas", iteration=now.iteration, ideas=now.ideas))
+    else:
+        close_round(turn)
+
+
+def close_round(turn: Turn) -> None:
+    """Ask for the clean-up that ends the round."""
+    now = turn.round
     winner = now.verdict.winner if now.verdict and now.winner_commit else None
     losers = tuple(
         (execution.executor, execution.commit)
         for execution in now.executions.values()
         if execution.executor != winner
     )
-    if now.ideas and not any(slot.plan for slot in now.slots.values()):
-        turn.issue(ReturnIdeas(id=f"r{now.iteration}.ideas", iteration=now.iteration, ideas=now.ideas))
     turn.issue(
         CloseRound(
             id=f"r{now.iteration}.close",
@@ -280,11 +285,13 @@ def close(turn: Turn) -> None:
 
 
 def settle_scores(turn: Turn) -> None:
-    """Take the incumbent's new estimate from the verdict."""
-    verdict = turn.round.verdict
+    """Take the incumbent's new estimate from the verdict, unless its winner could not be merged."""
+    verdict, state = turn.round.verdict, turn.state
     if verdict is None:
         return
-    state = turn.state
+    if verdict.winner is not None and turn.round.winner_commit is None:
+        turn.set(noisy=state.noisy or verdict.became_noisy, history=replace(state.history, sessions=()))
+        return
     best = state.best_score if verdict.best_score is None else verdict.best_score
     interval = verdict.best_interval if verdict.best_score is not None else state.best_interval
     turn.set(best_score=best, best_interval=interval, noisy=state.noisy or verdict.became_noisy)

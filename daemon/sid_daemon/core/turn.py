@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from sid_daemon.core.state import Execution, Round, RunState, Slot, Spent
-from sid_protocol.commands import AnyCommand, Inspect, Kill
+from sid_protocol.commands import AnyCommand, CloseRound, Halt, Inspect, Kill, ReturnIdeas
 from sid_protocol.records import AgentFailure, Cost
 
 
@@ -53,8 +53,11 @@ class Turn:
         return execution
 
     def issue(self, command: AnyCommand) -> None:
-        """Ask for a command, unless it is already asked for."""
+        """Ask for a command, unless it is already asked for or its round is blocked."""
         if command.id in self.state.outstanding:
+            return
+        now = self.state.round
+        if now is not None and now.blocked and not isinstance(command, Halt | CloseRound | ReturnIdeas):
             return
         self.set(outstanding={**self.state.outstanding, command.id: command})
         self.commands.append(command)
@@ -67,7 +70,7 @@ class Turn:
         rest = {
             key: value
             for key, value in self.state.outstanding.items()
-            if key != cause and not (isinstance(value, Inspect | Kill) and value.target == cause)
+            if key != cause and not (isinstance(value, Halt | Inspect | Kill) and value.target == cause)
         }
         self.set(outstanding=rest)
         return command

@@ -35,6 +35,7 @@ RESULTS = "tracking/results.tsv"
 IMPROVEMENTS = "state/improvements.md"
 LISTS = (RAW_DATA, EVENTS, RESULTS, IMPROVEMENTS)
 """Views that only grow: the journal keeps their entries, `render_list` makes the file."""
+_DIRECTION = "# metric_direction: "
 COLUMNS = ("iteration", "commit", "metric", "delta", "guard", "status", "description")
 
 
@@ -57,13 +58,17 @@ def entry(record: Record) -> str:
     return json.dumps(as_dict(record), ensure_ascii=False, allow_nan=False)
 
 
-def render_list(file: str, entries: Iterable[str], *, direction: str = "higher_is_better") -> str:
+def direction_entry(direction: str) -> str:
+    """Return the entry that says which way the metric of the results table is better; the last one counts."""
+    return f"{_DIRECTION}{direction}"
+
+
+def render_list(file: str, entries: Iterable[str]) -> str:
     """Return the whole text of a list-like view.
 
     Args:
         file: One of `LISTS`.
         entries: Its entries, in order, as `project` gave them.
-        direction: Of the metric, for the first line of the results table.
 
     Raises:
         KeyError: there is no such list-like view.
@@ -72,8 +77,13 @@ def render_list(file: str, entries: Iterable[str], *, direction: str = "higher_i
         body = ",\n".join(f"  {one}" for one in entries)
         return f"[\n{body}\n]\n" if body else "[]\n"
     if file == RESULTS:
-        head = (f"# metric_direction: {direction}", "\t".join(COLUMNS))
-        return "".join(f"{line}\n" for line in (*head, *entries))
+        told, rows = direction_entry("higher_is_better"), []
+        for one in entries:
+            if one.startswith(_DIRECTION):
+                told = one
+            else:
+                rows.append(one)
+        return "".join(f"{line}\n" for line in (told, "\t".join(COLUMNS), *rows))
     if file == IMPROVEMENTS:
         return "".join(f"{one}\n" for one in entries)
     raise KeyError(file)

@@ -20,6 +20,7 @@ from sid_daemon.store.documents import (
     LISTS,
     RAW_DATA,
     RESULTS,
+    direction_entry,
     entry,
     render,
     render_list,
@@ -90,6 +91,7 @@ def _created(
             benchmark_command=event.settings.benchmark_command,
         )
     )
+    entries.append((RESULTS, direction_entry(event.settings.benchmark_direction)))
     if before is not None:
         return  # the table has its row 0 already
     row = ResultRow(

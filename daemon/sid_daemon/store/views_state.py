@@ -70,7 +70,7 @@ def agent_settings(state: RunState) -> AgentSettings:
         circuit_breaker_count=state.breaker_count,
         status=state.status,
         goal_slug=state.goal_slug,
-        measurement=_best_ci(state) if state.noisy else None,
+        measurement=_best_ci(state) if state.is_noisy else None,
     )
 
 
