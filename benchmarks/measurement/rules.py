@@ -30,6 +30,11 @@ from sid_daemon.core.selection import (
 
 
 class Rule(Protocol):
+    @property
+    def best_score(self) -> float: ...
+
+    def prepare(self, world: World) -> None: ...
+
     def round(self, world: World, gains: list[float]) -> int | None: ...
 
 
@@ -55,7 +60,11 @@ class Ours:
     iteration: int = 0
     verdict: Verdict | None = None
 
-    def calibrate(self, world: World) -> None:
+    @property
+    def best_score(self) -> float:
+        return self.best or 0.0
+
+    def prepare(self, world: World) -> None:
         state = calibration.Calibration(self.policy.direction, runs=self.policy.calibration_runs)
         while isinstance(found := calibration.next_ask(state), AskRun):
             state = calibration.on_run(state, world.run(found.arm))
@@ -63,8 +72,6 @@ class Ours:
         self.best, self.history = found.baseline, found.history
 
     def round(self, world: World, gains: list[float]) -> int | None:
-        if self.best is None:
-            self.calibrate(world)
         self.iteration += 1
         names = arms(world, gains)
         candidates = tuple(Candidate(name, world.run(name), 1) for name in names)
@@ -103,19 +110,20 @@ class Ours:
 class Omc:
     """Rank by one score each; best first: merge, one re-benchmark, keep if not below the remembered best."""
 
-    best: float | None = None
+    best_score: float = 0.0
+
+    def prepare(self, world: World) -> None:
+        self.best_score = fmean(world.score("A") for _ in range(3))
 
     def round(self, world: World, gains: list[float]) -> int | None:
-        if self.best is None:
-            self.best = fmean(world.score("A") for _ in range(3))
         names = arms(world, gains)
         scores = {name: world.score(name) for name in names}
         for name in sorted(names, key=lambda one: -scores[one]):
-            if scores[name] < self.best:
+            if scores[name] < self.best_score:
                 break
             again = world.score(name)
-            if again >= self.best:
-                self.best = again
+            if again >= self.best_score:
+                self.best_score = again
                 keep(world, name)
                 return names.index(name)
         return None
@@ -125,17 +133,18 @@ class Omc:
 class Greedy:
     """Keep whatever scores above the remembered best, once."""
 
-    best: float | None = None
+    best_score: float = 0.0
+
+    def prepare(self, world: World) -> None:
+        self.best_score = world.score("A")
 
     def round(self, world: World, gains: list[float]) -> int | None:
-        if self.best is None:
-            self.best = world.score("A")
         names = arms(world, gains)
         scores = {name: world.score(name) for name in names}
         winner = max(names, key=lambda one: scores[one])
-        if scores[winner] <= self.best:
+        if scores[winner] <= self.best_score:
             return None
-        self.best = scores[winner]
+        self.best_score = scores[winner]
         keep(world, winner)
         return names.index(winner)
 
@@ -146,17 +155,18 @@ class MedianOf:
 
     runs: int = 3
     min_gain: float = 0.005
-    best: float | None = None
+    best_score: float = 0.0
+
+    def prepare(self, world: World) -> None:
+        self.best_score = median(world.score("A") for _ in range(self.runs))
 
     def round(self, world: World, gains: list[float]) -> int | None:
-        if self.best is None:
-            self.best = median(world.score("A") for _ in range(self.runs))
         names = arms(world, gains)
         scores = {name: median(world.score(name) for _ in range(self.runs)) for name in names}
         winner = max(names, key=lambda one: scores[one])
-        if scores[winner] <= self.best * (1 + self.min_gain):
+        if scores[winner] <= self.best_score * (1 + self.min_gain):
             return None
-        self.best = scores[winner]
+        self.best_score = scores[winner]
         keep(world, winner)
         return names.index(winner)
 
@@ -170,9 +180,14 @@ class Welch:
     retries: int = 0
     base: list[float] = field(default_factory=list)
 
+    @property
+    def best_score(self) -> float:
+        return fmean(self.base)
+
+    def prepare(self, world: World) -> None:
+        self.base = [world.score("A") for _ in range(self.runs)]
+
     def round(self, world: World, gains: list[float]) -> int | None:
-        if not self.base:
-            self.base = [world.score("A") for _ in range(self.runs)]
         names = arms(world, gains)
         samples = {name: [world.score(name) for _ in range(self.runs)] for name in names}
         for _ in range(self.retries + 1):

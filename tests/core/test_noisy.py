@@ -499,7 +499,7 @@ def campaign(
     for seed in range(campaigns):
         world = World(noise, seed)
         rule = Ours(Policy("higher_is_better", "noisy", seed=seed, **changes))
-        rule.calibrate(world)
+        rule.prepare(world)
         for _ in range(rounds):
             order = gains[:]
             world.dice.shuffle(order)
@@ -520,7 +520,7 @@ def test_where_nothing_is_better_next_to_nothing_is_merged(name):
 def test_without_noise_one_run_a_candidate_and_one_a_merge():
     world = World(MODELS["none"], 1)
     rule = Ours()
-    rule.calibrate(world)
+    rule.prepare(world)
     assert rule.policy.mode == "deterministic"
     assert rule.round(world, [0.0, 0.0001, 0.0]) == 1
     for gains, expected, runs in (
@@ -547,7 +547,7 @@ def test_a_slower_machine_hides_no_gain_and_a_faster_one_makes_none():
         for seed in range(4):
             world = World(gaussian(0.01), seed)
             rule = Ours()
-            rule.calibrate(world)
+            rule.prepare(world)
             world.level = level
             assert any(rule.round(world, gains) is not None for _ in range(rounds)) is wins
 
@@ -556,7 +556,7 @@ def test_the_best_score_does_not_creep_where_nothing_is_better():
     errors = []
     for seed in range(4):
         world, rule = World(gaussian(0.01), seed), Ours()
-        rule.calibrate(world)
+        rule.prepare(world)
         for _ in range(20):
             rule.round(world, [0.0] * 4)
         errors.append(math.log((rule.best or 0) / world.truths["A"]))
