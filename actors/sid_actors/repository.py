@@ -10,9 +10,10 @@ from __future__ import annotations
 import weakref
 from dataclasses import dataclass
 
+import pygit2
 import trio
 
-from sid_actors.gitcli import git
+from sid_actors.gitcli import git, told
 from sid_actors.trees import open_repository
 from sid_protocol.errors import GitError
 
@@ -62,52 +63,51 @@ async def discover(path: str) -> RepoInfo:
     if not await trio.Path(folder).is_dir():
         raise GitError(f"{path} is no folder", hint="give the path of a git repository")
     common = await _common_dir(folder)
-    if (await git("rev-parse", "--is-bare-repository", cwd=folder)).line == "true":
-        raise GitError(f"{folder} is a bare repository", hint="clone it and point sid at the clone")
     shown = await git("rev-parse", "--show-toplevel", cwd=folder, expect=(0, 128))
     if shown.code:
         raise GitError(f"{folder} is inside a git directory", hint="give the path of the checkout")
-    listed = await git("for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads", cwd=folder)
-    branches = tuple(sorted(listed.line.splitlines()))
-    if not branches:
-        raise GitError(f"{shown.line} has no commits", hint="commit what is there first: git commit")
-    kind = (await git("rev-parse", "--show-object-format", cwd=folder)).line
-    if kind != "sha1":
-        raise GitError(f"{shown.line} uses {kind} object names, which libgit2 cannot read", hint="use sha1")
-    await trio.to_thread.run_sync(_check_readable, common)
-    head = await git("symbolic-ref", "--quiet", "--short", "HEAD", cwd=folder, expect=(0, 1))
-    name, email = [await _configured(folder, key) for key in ("user.name", "user.email")]
+    head, branches = await trio.to_thread.run_sync(_branches, common, shown.line)
+    # An identity from the command line's environment is of one shell; a daemon outlives it.
+    wanted = r"^user\.(name|email)$"
+    asked = await git("config", "-z", "--get-regexp", wanted, cwd=folder, expect=(0, 1))
+    values = dict(item.partition("\n")[::2] for item in asked.paths)
     return RepoInfo(
         top=str(await trio.Path(shown.line).resolve()),
         common_dir=common,
-        head_branch=head.line or None,
+        head_branch=head,
         branches=branches,
-        user_name=name,
-        user_email=email,
+        user_name=values.get("user.name", "").strip() or None,
+        user_email=values.get("user.email", "").strip() or None,
     )
 
 
 async def _common_dir(folder: str) -> str:
-    found = await git(
-        "rev-parse", "--path-format=absolute", "--git-common-dir", cwd=folder, expect=(0, 128, 129)
-    )
-    if not found.code:
-        return str(await trio.Path(found.line).resolve())
-    if "dubious ownership" in found.err:
-        raise GitError(
-            f"{folder} belongs to another user",
-            hint=f"if you trust it: git config --global --add safe.directory '{folder}'",
-        )
-    if "not a git repository" in found.err:
-        raise GitError(f"{folder} is in no git repository", hint="git init and a first commit make it one")
-    raise GitError(f"git cannot read {folder}: {' '.join(found.err.split())[:300]}")
+    # The path comes last: it may hold a newline.
+    questions = ("--is-bare-repository", "--show-object-format", "--path-format=absolute", "--git-common-dir")
+    found = await git("rev-parse", *questions, cwd=folder, expect=(0, 128, 129))
+    if found.code:
+        if "dubious ownership" in found.err:
+            raise GitError(
+                f"{folder} belongs to another user",
+                hint=f"if you trust it: git config --global --add safe.directory '{folder}'",
+            )
+        if "not a git repository" in found.err:
+            raise GitError(
+                f"{folder} is in no git repository", hint="git init and a first commit make it one"
+            )
+        raise GitError(f"git cannot read {folder}: {told(found.err)}")
+    bare, kind, common = found.line.split("\n", 2)
+    if bare == "true":
+        raise GitError(f"{folder} is a bare repository", hint="clone it and point sid at the clone")
+    if kind != "sha1":
+        raise GitError(f"{folder} uses {kind} object names, which libgit2 cannot read", hint="use sha1")
+    return str(await trio.Path(common).resolve())
 
 
-async def _configured(folder: str, key: str) -> str | None:
-    # An identity from the command line's environment is of one shell; a daemon outlives it.
-    found = await git("config", "--get", key, cwd=folder, expect=(0, 1))
-    return found.line.strip() or None
-
-
-def _check_readable(common_dir: str) -> None:
-    open_repository(common_dir).free()
+def _branches(common_dir: str, top: str) -> tuple[str | None, tuple[str, ...]]:
+    repo = open_repository(common_dir)
+    branches = tuple(sorted(repo.branches.local))
+    if not branches:
+        raise GitError(f"{top} has no commits", hint="commit what is there first: git commit")
+    head = str(pygit2.Repository(top).lookup_reference("HEAD").target)  # of a linked worktree: its own
+    return (head.removeprefix("refs/heads/") if head.startswith("refs/heads/") else None), branches

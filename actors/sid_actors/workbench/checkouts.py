@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import itertools
+import os
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import trio
 
+from sid_actors import refs
 from sid_actors.gitcli import git
 from sid_actors.repository import RepoInfo, metadata_lock
 from sid_actors.trees import GITLINK, files, open_repository, tree_of
@@ -81,9 +83,7 @@ class Checkouts:
         name = worktree_name(self._topic, iteration, executor)
         branch = experiment_branch(self._topic, iteration, executor)
         path = self._path(name)
-        await trio.to_thread.run_sync(self._check_folders, path)
-        if name not in self._known:
-            await self._check_way(path, branch)
+        await trio.to_thread.run_sync(self._check_way, path, branch, name in self._known)
         self._known.add(name)
         await self._remove(name)
         await trio.Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -124,19 +124,17 @@ class Checkouts:
     def _path(self, name: str) -> str:
         return f"{self._info.top}/worktrees/{name}"
 
-    def _check_folders(self, path: str) -> None:
+    def _check_way(self, path: str, branch: str, is_ours: bool) -> None:  # noqa: FBT001 -- a fact, no switch
         for folder in (Path(self._info.top, "worktrees"), Path(path).parent):
             if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
                 raise GitError(f"{folder} is in the way of a worktree", hint="rename it and start again")
-
-    async def _check_way(self, path: str, branch: str) -> None:
-        target = trio.Path(path)
-        if await target.is_symlink() or await target.exists():
+        if is_ours:
+            return
+        if os.path.lexists(path):
             raise GitError(
                 f"{path} is in the way and not of this run", hint="move it away, or remove it if it is stale"
             )
-        ref = f"refs/heads/{branch}"
-        if not (await git("rev-parse", "--verify", "--quiet", ref, cwd=self._info.top, expect=(0, 1))).code:
+        if refs.target(open_repository(self._info.common_dir), f"refs/heads/{branch}"):
             raise GitError(
                 f"the branch {branch} is in the way and not of this run",
                 hint=f"rename it: git -C '{self._info.top}' branch -m {branch} my-{branch.replace('/', '-')}",

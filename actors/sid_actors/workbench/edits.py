@@ -62,6 +62,14 @@ class Edits:
 
 
 @dataclass(frozen=True, slots=True)
+class ConversionConfig:
+    """What the user's git configuration says of conversions: line ends, and the names of filters."""
+
+    autocrlf: bool
+    filters: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class _Found:
     """What differs on the disk: modes of what is to be written, what is gone, and the rest as in `Edits`."""
 
@@ -72,7 +80,9 @@ class _Found:
     total_bytes: int
 
 
-async def find_edits(common_dir: str, worktree: Worktree, seal: Seal, settings: Settings) -> Edits | Refusal:
+async def find_edits(
+    common_dir: str, worktree: Worktree, seal: Seal, settings: Settings, config: ConversionConfig
+) -> Edits | Refusal:
     """Find what differs from the checkout and write the contents to the object database.
 
     Raises:
@@ -90,7 +100,6 @@ async def find_edits(common_dir: str, worktree: Worktree, seal: Seal, settings: 
         return Refusal("scope_error", why, tuple(sorted(found.present)))
     regular = [path for path, mode in found.present.items() if mode != LINK]
     attributes = await _attributes(plain, regular)
-    config = await _conversion_config(plain)
     filtered = [path for path in regular if attributes[path].get("filter", "") in config.filters]
     named = {literal(pattern) for pattern in settings.scope.include}
     by_git = {path for path in filtered if path in named}
@@ -107,12 +116,6 @@ async def find_edits(common_dir: str, worktree: Worktree, seal: Seal, settings: 
     }
     entries |= dict.fromkeys(found.gone)
     return Edits(entries=entries, extras=found.extras, nested=found.nested, filtered=tuple(filtered))
-
-
-@dataclass(frozen=True, slots=True)
-class _Config:
-    autocrlf: bool
-    filters: frozenset[str]
 
 
 def _plain_git(common_dir: str, worktree: Worktree) -> _Git:
@@ -191,18 +194,23 @@ async def _attributes(plain: _Git, paths: Sequence[str]) -> dict[str, dict[str, 
     return found
 
 
-async def _conversion_config(plain: _Git) -> _Config:
+async def conversion_config(common_dir: str) -> ConversionConfig:
+    """Read the user's configuration of conversions.
+
+    Raises:
+        GitError: git failed.
+    """
     wanted = r"^(filter\..*\.(clean|process)|core\.autocrlf)$"
-    shown = await plain("config", "-z", "--get-regexp", wanted, expect=(0, 1))
+    shown = await git("config", "-z", "--get-regexp", wanted, cwd=common_dir, expect=(0, 1))
     values = dict(item.partition("\n")[::2] for item in shown.paths)
     filters = frozenset(key.split(".", 1)[1].rpartition(".")[0] for key in values if key != "core.autocrlf")
-    return _Config(values.get("core.autocrlf", "false").lower() in _TRUE, filters)
+    return ConversionConfig(values.get("core.autocrlf", "false").lower() in _TRUE, filters)
 
 
 _TRUE = ("true", "input", "yes", "on", "1", "")
 
 
-def _may_convert(attributes: Mapping[str, str], config: _Config) -> bool:
+def _may_convert(attributes: Mapping[str, str], config: ConversionConfig) -> bool:
     if attributes.get("text") == "unset" and not {"ident", "working-tree-encoding"} & attributes.keys():
         return False
     return config.autocrlf or any(name in attributes for name in _CONVERTING)

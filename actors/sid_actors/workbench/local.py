@@ -19,7 +19,7 @@ from sid_actors.repository import RepoInfo
 from sid_actors.trees import Change, changes, files, open_repository, tree_of, with_changes
 from sid_actors.workbench.base import Collected
 from sid_actors.workbench.checkouts import Checkouts, Worktree
-from sid_actors.workbench.edits import Edits, find_edits
+from sid_actors.workbench.edits import ConversionConfig, Edits, conversion_config, find_edits
 from sid_actors.workbench.pool import PlainCheckout
 from sid_actors.workbench.seal import Refusal, Seal, check_candidate, make_seal
 from sid_protocol.errors import GitError
@@ -62,6 +62,7 @@ class LocalWorkbench:
         self._viewed: str | None = None
         self._open: dict[str, Worktree] = {}
         self._sealed: dict[str, tuple[str, ...]] = {}
+        self._config: ConversionConfig | None = None  # as it is when the run starts
 
     async def open_worktree(self, iteration: int, executor: str, base: str, start: str | None = None) -> str:
         """See `Workbench.open_worktree`."""
@@ -88,7 +89,9 @@ class LocalWorkbench:
         if worktree is None:
             raise GitError(f"no worktree of {executor} in round {iteration} is open")
         seal = await seal_of(self._info.common_dir, base, settings)
-        edits = await find_edits(self._info.common_dir, worktree, seal, settings)
+        if self._config is None:
+            self._config = await conversion_config(self._info.common_dir)
+        edits = await find_edits(self._info.common_dir, worktree, seal, settings, self._config)
         if isinstance(edits, Refusal):
             return _refused(edits)
         differences, commit = await trio.to_thread.run_sync(self._commit, worktree, base, edits, message)
