@@ -10,12 +10,12 @@ import hashlib
 import math
 import os
 import signal
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
+import structlog
 import trio
-from sid_protocol import __version__, locations
-from sid_protocol.errors import SidError, StoreError
-from sid_protocol.settings import Settings
 
 from sid_actors.process import prepare_jobs
 from sid_actors.workbench.machine import MachineLock, lock_path
@@ -24,15 +24,26 @@ from sid_daemon.hands import MakeRunHands
 from sid_daemon.host import Host
 from sid_daemon.intake import Intake
 from sid_daemon.listening import Listening, activated, bind
-from sid_daemon.logs import DaemonLog
+from sid_daemon.log_methods import LogMethods
+from sid_daemon.logs import Logs, StandardError, configure
 from sid_daemon.methods import Methods
 from sid_daemon.notify import Notifier
+from sid_daemon.redaction import Redactor, secrets_of
 from sid_daemon.reporting import LocalReports
 from sid_daemon.rpc_server import RpcServer
 from sid_daemon.site import Machine, OpenLocalSite
 from sid_daemon.store.lock import StateLock
 from sid_daemon.store.registry import KnownRun, Registry
-from sid_daemon.subscribers import Subscribers
+from sid_protocol import __version__, locations
+from sid_protocol.errors import SidError, StoreError
+from sid_protocol.settings import Settings
+
+log = structlog.get_logger("sid")
+
+
+def emit(level: str, event: str, **fields: Any) -> None:
+    """Log one record."""
+    getattr(log, level)(event, **fields)
 
 
 def run_daemon(*, idle_exit_s: float | None = None, ready_fd: int | None = None) -> None:
@@ -85,44 +96,51 @@ class _Daemon:
     async def run(self) -> None:
         """Serve until asked to leave."""
         registry = await trio.to_thread.run_sync(Registry, self._state_dir / "sid.db")
+        logs = Logs(
+            self._state_dir / "logs",
+            Redactor(secrets_of(os.environ)),
+            stderr=StandardError.of_this_process(os.environ),
+        )
+        configure(logs)
         try:
-            async with DaemonLog(self._state_dir) as log:
+            async with trio.open_nursery() as writing:
+                await writing.start(logs.run)
                 async with trio.open_nursery() as nursery:
-                    await self._serve(registry, log, nursery)
+                    await self._serve(registry, logs, nursery)
                     nursery.cancel_scope.cancel()
+                writing.cancel_scope.cancel()
         finally:
+            logs.close()
             registry.close()
 
-    async def _serve(self, registry: Registry, log: DaemonLog, nursery: trio.Nursery) -> None:
+    async def _serve(self, registry: Registry, logs: Logs, nursery: trio.Nursery) -> None:
         prefix = hashlib.sha256(str(self._state_dir).encode()).hexdigest()[:12]
         machine = Machine(MachineLock(lock_path(os.environ, str(self._state_dir))))
-        host = Host(registry, self._state_dir, MakeRunHands(machine), log.emit, nursery)
+        host = Host(registry, self._state_dir, MakeRunHands(machine), emit, nursery)
         intake = Intake(host, OpenLocalSite(machine))
         methods = Methods(
             host, intake, LocalReports(machine), self._shut_down, __version__, self._listening.path
         )
-        subscribers = Subscribers(log, host.find)
-        server = RpcServer(
-            {**methods.handlers(), **subscribers.handlers()}, log.logger, version=__version__
-        )
+        following = LogMethods(host, logs.subscribers)
+        server = RpcServer({**methods.handlers(), **following.handlers()}, log, version=__version__)
         nursery.start_soon(self._notifier.watchdog)
         nursery.start_soon(self._on_signals)
         await nursery.start(server.serve, self._listening)
         self._tell_ready()
         swept = await trio.to_thread.run_sync(prepare_jobs, prefix)
         if swept:
-            log.emit("warning", "leftovers_killed", processes=len(swept))
+            emit("warning", "leftovers_killed", processes=len(swept))
         await machine.probe()
         if machine.sandbox_fault is not None:
-            log.emit("warning", "no_sandbox", why=machine.sandbox_fault)
-        log.emit("info", "daemon_started", version=__version__, pid=os.getpid())
+            emit("warning", "no_sandbox", why=machine.sandbox_fault)
+        emit("info", "daemon_started", version=__version__, pid=os.getpid())
         for run in await host.crashed_runs():
             await resume(host, intake, run)
         if self._idle_exit_s is not None:
             nursery.start_soon(self._leave_when_idle, host, server, self._idle_exit_s)
         await self._leave.wait()
         self._notifier.stopping("runs are suspended")
-        log.emit("info", "daemon_leaving", runs=len(host.active), now=self._leave_now)
+        emit("info", "daemon_leaving", runs=len(host.active), now=self._leave_now)
         await host.suspend_all(now=self._leave_now)
         server.stop()
 
@@ -156,8 +174,8 @@ class _Daemon:
                 return
 
 
-async def _then_cancel(wait: object, nursery: trio.Nursery) -> None:
-    await wait()  # type: ignore[operator]  # an async function without arguments
+async def _then_cancel(wait: Callable[[], Awaitable[None]], nursery: trio.Nursery) -> None:
+    await wait()
     nursery.cancel_scope.cancel()
 
 

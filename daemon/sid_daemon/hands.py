@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 from pathlib import Path
+from typing import Any
 
 import trio
 
@@ -202,7 +203,7 @@ class RunHands:
                 return self._role_spec(command)
 
     def _role_spec(self, command: AnyCommand) -> ChildSpec:
-        tools = {
+        tools: dict[str, Any] = {
             "backend": self._made_backend(),
             "workbench": self.workbench,
             "track": self.track,

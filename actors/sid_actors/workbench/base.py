@@ -73,9 +73,7 @@ class CommandRun:
 class Workbench(Protocol):
     """Worktrees, views and commits of candidates."""
 
-    async def open_worktree(
-        self, iteration: int, executor: str, base: str, start: str | None = None
-    ) -> str:
+    async def open_worktree(self, iteration: int, executor: str, base: str, start: str | None = None) -> str:
         """Make (or make anew) the worktree and branch of a candidate; return its path.
 
         Args:
@@ -110,6 +108,9 @@ class Bench(Protocol):
             BenchmarkError: it could not be run at all.
             GitError: the checkout failed.
         """
+
+    async def holdout(self, tree: str, iteration: int, settings: Settings) -> BenchRun:
+        """Run the hold-out command once, as `measure` runs the benchmark; raises as it does."""
 
     async def check(self, tree: str, command: str, iteration: int, settings: Settings) -> CommandRun:
         """Run one guard command in a clean checkout of `tree`."""
