@@ -99,5 +99,6 @@ async def serving(folder: Path, handlers: Mapping[str, Handler], **options: Any)
                 server.stop()
         finally:
             listening.close()
-            for client in world.clients:
-                await trio.aclose_forcefully(client.stream)
+            with trio.CancelScope(shield=True):
+                for client in world.clients:
+                    await trio.aclose_forcefully(client.stream)

@@ -1,0 +1,320 @@
+"""The structured log: every record gets a cursor and reaches the file, the journal and each follower.
+
+`app` makes one `Logs` and runs it for the daemon's life; everything logs through structlog, from any
+thread. A record is cleaned of secrets, encoded once, and queued; a worker thread writes the queue,
+then the followers get it, so that no cursor is ever given twice, even after a crash. A broken disk or
+a stuck journal loses records, which are counted and told, and never stops the daemon. Decides nothing.
+The rules come from the interfaces page, Log records.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import select
+import threading
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import structlog
+import trio
+
+from sid_daemon.redaction import Redactor
+from sid_daemon.store.log_files import FILE_BYTES, KEEP, Line, LogFiles
+from sid_daemon.subscribers import LEVELS, RING_BYTES, Entry, Subscribers
+
+FLUSH_S = 0.02
+"""Records are written and handed on together at most so often."""
+
+QUEUE_BYTES = 8 << 20
+RECORD_BYTES = 65_536
+"""Longest record kept whole, as JSON; of a longer one only the leading fields stay."""
+
+_LEADING = (
+    "timestamp",
+    "level",
+    "event",
+    "run_id",
+    "iteration",
+    "step",
+    "actor",
+    "candidate",
+    "duration_s",
+)
+_PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}  # syslog's
+_PIPE_BYTES = 4096  # what poll(2) promises that a pipe takes without waiting: PIPE_BUF
+
+
+@dataclass(frozen=True, slots=True)
+class LogStatistics:
+    """What became of the records so far; anything but zeros is worth a note in the status.
+
+    Attributes:
+        lost: Records that reached nobody, since the queue was full.
+        unwritten: Records that did not reach the file, since the disk is full or broken.
+        unsent: Records that did not reach standard error, since nobody reads it.
+    """
+
+    lost: int
+    unwritten: int
+    unsent: int
+
+
+class StandardError:
+    """Standard error, one line a record; never waits for its reader.
+
+    Args:
+        fd: The descriptor.
+        prefixed: Begin each line with `<N>`, the priority that the journal reads.
+    """
+
+    def __init__(self, fd: int, *, prefixed: bool) -> None:
+        self.unsent = 0
+        self._fd = fd
+        self._prefixed = prefixed
+        self._torn = False
+        self._poll = select.poll()
+        self._poll.register(fd, select.POLLOUT)
+
+    @classmethod
+    def of_this_process(cls, env: Mapping[str, str]) -> StandardError:
+        """Return ours, with priorities where systemd reads it."""
+        return cls(2, prefixed=under_systemd(env, 2))
+
+    def write(self, data: bytes, level: str) -> None:
+        """Write one line, or count it as unsent."""
+        head = b"<%d>" % _PRIORITIES.get(level, 6) if self._prefixed else b""
+        line = (b"\n" if self._torn else b"") + head + data + b"\n"
+        try:
+            for start in range(0, len(line), _PIPE_BYTES):
+                if not self._takes_more():
+                    self.unsent += 1
+                    return
+                part = line[start : start + _PIPE_BYTES]
+                written = os.write(self._fd, part)
+                self._torn = not part[:written].endswith(b"\n")
+                if written < len(part):
+                    self.unsent += 1
+                    return
+        except OSError:
+            self.unsent += 1
+
+    def _takes_more(self) -> bool:
+        return any(mask & select.POLLOUT for _, mask in self._poll.poll(0))
+
+
+def under_systemd(env: Mapping[str, str], fd: int) -> bool:
+    """Return whether the journal reads a descriptor (`JOURNAL_STREAM`), or we are a systemd service."""
+    device, _, inode = env.get("JOURNAL_STREAM", "").partition(":")
+    if device.isdecimal() and inode.isdecimal():
+        state = os.fstat(fd)
+        return (int(device), int(inode)) == (state.st_dev, state.st_ino)
+    return "INVOCATION_ID" in env
+
+
+class Logs:
+    """The log of one daemon.
+
+    Args:
+        folder: Where its files are; one that cannot be used is told and counted, not raised.
+        redactor: Takes secrets out.
+        stderr: Where records go beside the files, or None.
+        file_bytes: Size at which a file is full.
+        keep: Files kept.
+        ring_bytes: Size of the followers' ring.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        redactor: Redactor,
+        *,
+        stderr: StandardError | None = None,
+        file_bytes: int = FILE_BYTES,
+        keep: int = KEEP,
+        ring_bytes: int = RING_BYTES,
+    ) -> None:
+        self.redactor = redactor
+        self._stderr = stderr
+        self._lock = threading.Lock()
+        self._queue: collections.deque[Entry] = collections.deque()
+        self._queue_bytes = 0
+        self._lost = self._lost_told = self._unwritten = 0
+        self._broken = self._stopped = False
+        self._cursor = 0
+        self._writing = threading.Lock()
+        self._news = trio.lowlevel.ParkingLot()
+        self._loop: tuple[int, trio.lowlevel.TrioToken] | None = None
+        self._files: LogFiles | None = None
+        try:
+            self._files = LogFiles(folder, file_bytes=file_bytes, keep=keep)
+        except OSError as error:
+            self._tell_broken(error)
+        else:
+            self._cursor = self._files.last_cursor
+        self.subscribers = Subscribers(self._files, self._cursor, ring_bytes)
+
+    def statistics(self) -> LogStatistics:
+        """Return what became of the records so far."""
+        unsent = self._stderr.unsent if self._stderr else 0
+        return LogStatistics(self._lost, self._unwritten, unsent)
+
+    def emit(self, fields: MutableMapping[str, Any]) -> None:
+        """Take one record; from any thread, never waits."""
+        record = self._ordered(fields)
+        with self._lock:
+            if self._queue_bytes > QUEUE_BYTES:
+                self._lost += 1
+                return
+            self._cursor += 1
+            entry = _encode(record, self._cursor)
+            self._queue.append(entry)
+            self._queue_bytes += len(entry.line.data)
+        self._wake()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Write and hand on until `stop` or cancelled; what is queued then is written before it returns."""
+        limiter = trio.CapacityLimiter(1)
+        self._loop = (threading.get_ident(), trio.lowlevel.current_trio_token())
+        task_status.started()
+        try:
+            while not self._stopped:
+                if not self._queue:
+                    await self._news.park()
+                entries = await trio.to_thread.run_sync(self._write, limiter=limiter)
+                self.subscribers.publish(entries)
+                await trio.sleep(FLUSH_S)
+        finally:
+            self._loop = None
+            self.flush()
+            self.subscribers.close()
+
+    def stop(self) -> None:
+        """End `run` and, once they have all there is, every subscription; for the end of the daemon.
+
+        What is logged later is written at once. Call it before `RpcServer.stop`, which waits for the
+        followers.
+        """
+        self._stopped = True
+        self._news.unpark_all()
+
+    def flush(self) -> None:
+        """Write what is queued now, in this thread; used before and after `run`."""
+        self.subscribers.publish(self._write())
+
+    def close(self) -> None:
+        """Write what is queued and close the file; nothing may be logged any more."""
+        self.flush()
+        if self._files is not None:
+            self._files.close()
+
+    def _ordered(self, fields: MutableMapping[str, Any]) -> dict[str, Any]:
+        fields.pop("cursor", None)
+        ordered = {name: fields.pop(name) for name in _LEADING if name in fields}
+        cleaned: dict[str, Any] = self.redactor.clean({**ordered, **fields})
+        return cleaned
+
+    def _wake(self) -> None:
+        if self._loop is None:
+            self.flush()
+            return
+        thread, token = self._loop
+        if thread == threading.get_ident():
+            self._news.unpark_all()
+        else:
+            token.run_sync_soon(self._news.unpark_all, idempotent=True)
+
+    def _write(self) -> list[Entry]:
+        """Write the queue to the file and standard error, and return it."""
+        with self._writing:
+            with self._lock:
+                entries = list(self._queue)
+                self._queue.clear()
+                self._queue_bytes = 0
+            if entries:
+                self._write_file(entries)
+            if self._stderr is not None:
+                for entry in entries:
+                    self._stderr.write(entry.line.data, _name_of(entry.level))
+            self._tell_lost()
+        return entries
+
+    def _write_file(self, entries: list[Entry]) -> None:
+        if self._files is None:
+            self._unwritten += len(entries)
+            return
+        try:
+            self._files.append(entry.line for entry in entries)
+        except OSError as error:
+            self._unwritten += len(entries)
+            self._tell_broken(error)
+        else:
+            self._broken = False
+
+    def _tell_broken(self, error: OSError) -> None:
+        # Once for each time that it breaks, where it can still be read.
+        if not self._broken:
+            self._broken = True
+            text = f"the log file cannot be written: {error.strerror}; the daemon goes on without it"
+            self._requeue("log_file_broken", error=text)
+
+    def _tell_lost(self) -> None:
+        lost = self._lost - self._lost_told
+        if lost:
+            self._lost_told = self._lost
+            self._requeue("log_records_lost", count=lost)
+
+    def _requeue(self, event: str, **fields: Any) -> None:
+        stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)(None, "", {})
+        record = {"timestamp": stamp["timestamp"], "level": "warning", "event": event, **fields}
+        with self._lock:
+            self._cursor += 1
+            self._queue.append(_encode(record, self._cursor))
+
+
+def configure(logs: Logs, level: str = "info") -> None:
+    """Send everything that is logged through structlog to `logs`.
+
+    Args:
+        logs: The daemon's log.
+        level: Records below it are dropped at once.
+    """
+
+    def emit(_logger: object, _method: str, event: MutableMapping[str, Any]) -> NoReturn:
+        logs.emit(event)
+        raise structlog.DropEvent
+
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            emit,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+        logger_factory=structlog.ReturnLoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+
+
+def _name_of(level: int) -> str:
+    return next((name for name, number in LEVELS.items() if number == level), "info")
+
+
+def _encode(record: dict[str, Any], cursor: int) -> Entry:
+    data = _dump(record, cursor)
+    if len(data) > RECORD_BYTES:
+        short = {name: record[name] for name in _LEADING if name in record}
+        data = _dump({**short, "truncated_bytes": len(data)}, cursor)
+    run_id, actor = record.get("run_id"), record.get("actor")
+    level = LEVELS.get(str(record.get("level", "")), LEVELS["info"])
+    return Entry(Line(cursor, data), level, run_id, actor)
+
+
+def _dump(record: dict[str, Any], cursor: int) -> bytes:
+    text = json.dumps({**record, "cursor": cursor}, separators=(",", ":"), allow_nan=False)
+    return text.encode("ascii")

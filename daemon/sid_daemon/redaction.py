@@ -1,0 +1,121 @@
+"""Takes secrets out of what is logged, and makes plain JSON of it.
+
+Used by `logs` for every record, before it goes anywhere. Knows the values of secret environment
+variables and what it is told (`learn`), and the usual shapes of keys and tokens, also in URLs. It
+errs on the side of hiding. The rule comes from the interfaces page: secrets never appear in any log.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+HIDDEN = "***"
+TEXT_LIMIT = 8192
+"""Longest text of a record that is kept, in characters."""
+
+_SHORTEST_SECRET = 8
+"""A shorter value would blank out ordinary words."""
+
+_DEEPEST = 8
+_INTEGER_BITS = 1024  # Python writes no longer number than 4300 digits
+_SECRET_VARIABLE = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|APIKEY)(_|$)")
+_SECRET_FIELD = re.compile(
+    r"(?i)(^|[_-])(api[_-]?key|secret([_-]?key)?|password|passwd|authorization|private[_-]?key"
+    r"|(access|auth|refresh|bearer)[_-]?token)$"
+)
+_SHAPES = tuple(
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r"(?i)(https?://)[^/\s@\"']+@", rf"\1{HIDDEN}@"),
+        (r"(?i)\b([a-z][a-z0-9+.-]*://[^/\s:@\"']+):[^/\s@\"']+@", rf"\1:{HIDDEN}@"),
+        (
+            r"(?i)([?&;](?:access_?token|auth|api_?key|key|(?:private_)?token|secret|password|sig)=)[^&#;\s\"']+",
+            rf"\1{HIDDEN}",
+        ),
+        (r"\bsk-[A-Za-z0-9_-]{16,}", HIDDEN),
+        (r"\b(?:gh[pousr]|github_pat|hf|npm)_[A-Za-z0-9_]{20,}", HIDDEN),
+        (r"\b(?:glpat-|xox[abeprs]-)[A-Za-z0-9-]{10,}", HIDDEN),
+        (r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bAIza[0-9A-Za-z_-]{30,}", HIDDEN),
+        (r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}", HIDDEN),
+        (r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}", rf"\1 {HIDDEN}"),
+        (
+            r"(?i)\b(x-api-key|api[_-]?key|passw(?:or)?d|secret[_-]?key)([\"']?\s*[:=]\s*[\"']?)[^\s\"',;]{4,}",
+            rf"\1\2{HIDDEN}",
+        ),
+        (
+            r"\b([A-Z0-9_]*(?:API_?KEY|SECRET|TOKEN|PASSWORD))([\"']?\s*[:=]\s*[\"']?)[^\s\"',;]{4,}",
+            rf"\1\2{HIDDEN}",
+        ),
+        (r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)", HIDDEN),
+    )
+)
+
+
+def secrets_of(env: Mapping[str, str]) -> list[str]:
+    """Return the values of the environment variables whose names say that they are secret."""
+    return [value for name, value in env.items() if _SECRET_VARIABLE.search(name.upper())]
+
+
+class Redactor:
+    """Hides what is known or looks to be secret.
+
+    Args:
+        secrets: Values to hide wherever they appear.
+    """
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._known: frozenset[str] = frozenset()
+        self._pattern: re.Pattern[str] | None = None
+        self.learn(*secrets)
+
+    def learn(self, *secrets: str) -> None:
+        """Hide these values from now on; one shorter than 8 characters is not taken."""
+        self._known |= {secret for secret in secrets if len(secret) >= _SHORTEST_SECRET}
+        if self._known:
+            # The longest first: one secret may be the beginning of another.
+            ordered = sorted(self._known, key=len, reverse=True)
+            self._pattern = re.compile("|".join(map(re.escape, ordered)))
+
+    def text(self, text: str) -> str:
+        """Return a text without secrets."""
+        if self._pattern is not None:
+            text = self._pattern.sub(HIDDEN, text)
+        for shape, replacement in _SHAPES:
+            text = shape.sub(replacement, text)
+        return text
+
+    def clean(self, value: Any, depth: int = 0) -> Any:
+        """Return a value as plain JSON: without secrets, long texts cut, nothing non-finite.
+
+        Args:
+            value: Anything; what is no JSON is written as Python writes it.
+            depth: How deep it lies; what lies too deep is written as text.
+        """
+        if isinstance(value, str):
+            # The end of a cut secret would be hidden by no rule, so hide first.
+            return _cut(self.text(value[: 2 * TEXT_LIMIT]), len(value))
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, int):
+            return value if value.bit_length() <= _INTEGER_BITS else hex(value)[:TEXT_LIMIT]
+        if isinstance(value, float):
+            return value if math.isfinite(value) else str(value)
+        if depth < _DEEPEST and isinstance(value, Mapping):
+            return {
+                self.text(str(key)): HIDDEN
+                if inner and _SECRET_FIELD.search(str(key))
+                else self.clean(inner, depth + 1)
+                for key, inner in value.items()
+            }
+        if depth < _DEEPEST and isinstance(value, (list, tuple, set, frozenset)):
+            return [self.clean(inner, depth + 1) for inner in value]
+        return self.clean(str(value), depth)
+
+
+def _cut(text: str, length: int) -> str:
+    if length <= TEXT_LIMIT and len(text) <= TEXT_LIMIT:
+        return text
+    return f"{text[:TEXT_LIMIT]}… ({length} characters)"
