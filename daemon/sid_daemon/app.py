@@ -184,7 +184,7 @@ async def resume(host: Host, intake: Intake, run: KnownRun) -> None:
     try:
         settings = await _trusted_settings(intake, run)
         await host.restore(run)
-        await host.start(run, settings, rounds=None, crashed=True)
+        await host.start(run, settings, rounds=None, again=True)
     except SidError as error:
         await host.forget_active(run, error)
 

@@ -10,6 +10,7 @@ stop or a resume's clean-up. It sleeps to the next deadline and reports what pas
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
 import trio
@@ -81,6 +82,7 @@ class Conductor:
         self._reported: set[str] = set()
         self._changed = trio.Event()
         self._suspending = False
+        self._stop_grace_s = STOP_GRACE_S
         self._nursery: trio.Nursery | None = None
         self._failure: SidError | None = None
 
@@ -100,22 +102,18 @@ class Conductor:
     async def stop(self, *, now: bool) -> None:
         """End the run at the user's wish; returns when everything has ended."""
         if now:
+            self._stop_grace_s = 0.0
             self.hands.hurry()
         if not self.ended.is_set():
-            try:
-                await self.submit(StopRequested(now=now))
-            except NotRunning:
-                pass
-            else:
-                if now:
-                    self._cancel_all()
+            with suppress(NotRunning):
+                await self.submit(StopRequested(now=now, suspend=self._suspending))
+        if now:
+            self._cancel_all()
         await self.ended.wait()
 
     async def suspend(self, *, now: bool) -> None:
         """End all work so that the next daemon goes on with it; the run stays recorded as running."""
         self._suspending = True
-        if now:
-            self.hands.hurry()
         await self.stop(now=now)
 
     @property
@@ -167,7 +165,7 @@ class Conductor:
                 return events
 
     async def _wind_down(self) -> None:
-        with trio.move_on_after(STOP_GRACE_S):
+        with trio.move_on_after(self._stop_grace_s):
             while self._under_way:
                 await self._take(await self._receive())
         self._cancel_all()

@@ -60,7 +60,7 @@ class Host:
         self._make_hands = make_hands
         self._limiter = trio.CapacityLimiter(1)
         self._starting = trio.Lock()
-        self._last: dict[str, RunState] = {}
+        self._resumed: set[str] = set()
 
     async def runs(self) -> list[KnownRun]:
         """Return all known runs, oldest first."""
@@ -180,9 +180,15 @@ class Host:
         return conductor is not None and not conductor.ended.is_set()
 
     async def start(
-        self, run: KnownRun, settings: Settings, *, rounds: int | None, crashed: bool = False
+        self, run: KnownRun, settings: Settings, *, rounds: int | None, again: bool = False
     ) -> RunState:
         """Start or resume a run; returns its state right after.
+
+        Args:
+            run: Which.
+            settings: Checked and trusted.
+            rounds: At most so many more rounds, or None.
+            again: The daemon goes on by itself with what the one before had active.
 
         Raises:
             AlreadyRunning: it, or another run of its repository, is active.
@@ -206,16 +212,35 @@ class Host:
                 raise
             conductor = Conductor(state, store, hands, self.emit)
             self.active[run.run_id] = conductor
+            if again:
+                self._resumed.add(run.run_id)
             bind = getattr(hands, "bind", None)
             if bind is not None:
                 bind(conductor)
             await trio.to_thread.run_sync(
                 lambda: self.registry.set_active(run.run_id, active=True), limiter=self._limiter
             )
-            first = RunStarted(settings=settings, rounds=rounds, resumed=state.starts > 0, crashed=crashed)
+            first = RunStarted(
+                settings=settings,
+                rounds=rounds,
+                resumed=state.starts > 0,
+                again=again,
+                crashed=again and not state.suspended,
+            )
             self.nursery.start_soon(self._conduct, run, conductor, first)
             await conductor.started.wait()
             return conductor.state
+
+    def take_resumed(self, run_id: str) -> Conductor | None:
+        """Return the conductor of a run that this daemon resumed by itself and nobody has asked for since.
+
+        A user who types `start` after a crash means just that, and is not to be refused.
+        """
+        if run_id not in self._resumed:
+            return None
+        self._resumed.discard(run_id)
+        conductor = self.active.get(run_id)
+        return None if conductor is None or conductor.ended.is_set() else conductor
 
     async def _conduct(self, run: KnownRun, conductor: Conductor, first: RunStarted) -> None:
         try:

@@ -28,7 +28,7 @@ from sid_daemon.runstore import RunStore
 from sid_daemon.store.registry import KnownRun
 from sid_daemon.store.views import Projection, project
 from sid_protocol.errors import AlreadyRunning, NoSuchRun, Refused
-from sid_protocol.events import CarriedOver, RunCreated
+from sid_protocol.events import CarriedOver, RoundsAsked, RunCreated
 from sid_protocol.ids import goal_slug, topic_slug
 from sid_protocol.locations import track_root
 from sid_protocol.params import InitParams, StartParams
@@ -234,6 +234,11 @@ class Intake:
         finally:
             with trio.CancelScope(shield=True):
                 await site.close()
+        resumed = self._host.take_resumed(run.run_id)
+        if resumed is not None:
+            if params.rounds is not None:
+                await resumed.submit(RoundsAsked(rounds=params.rounds))
+            return StartResult(run_id=run.run_id, resumed=True, status=resumed.state.status)
         await self._host.restore(run)
         state = await self._host.start(run, read.settings, rounds=params.rounds)
         return StartResult(run_id=run.run_id, resumed=state.starts > 1, status=state.status)

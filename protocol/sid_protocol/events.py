@@ -77,15 +77,26 @@ class RunStarted(Event):
     rounds: int | None = None
     """At most so many more rounds from now, or None."""
     resumed: bool = False
+    again: bool = False
+    """A daemon goes on by itself with what the one before had active."""
     crashed: bool = False
-    """A daemon died with the run active; this is its own resumption."""
+    """The daemon before died, instead of suspending the run."""
+
+
+class RoundsAsked(Event):
+    """`start --rounds` met a run that its daemon had resumed by itself: so many more rounds from now."""
+
+    kind: Literal["rounds_asked"] = "rounds_asked"
+    rounds: int
 
 
 class StopRequested(Event):
-    """The user wants the run to end."""
+    """The user wants the run to end, or the daemon leaves and suspends it."""
 
     kind: Literal["stop_requested"] = "stop_requested"
     now: bool = False
+    suspend: bool = False
+    """The next daemon goes on with it by itself."""
 
 
 class RunStopped(Event):
@@ -387,6 +398,7 @@ class AgentKilled(Event):
 AnyEvent = Annotated[
     RunCreated
     | RunStarted
+    | RoundsAsked
     | StopRequested
     | RunStopped
     | RunPaused

@@ -56,6 +56,7 @@ from sid_protocol.events import (
     PlanJudged,
     RoundClosed,
     RoundPrepared,
+    RoundsAsked,
     RunCreated,
     RunFailed,
     RunMeasured,
@@ -169,13 +170,15 @@ def _on_request(turn: Turn, event: AnyEvent) -> None:
         case _ if not is_active(turn.state):
             return  # it ended before the request was taken up
         case StopRequested():
-            turn.set(stopping=True)
+            turn.set(stopping=True, suspended=event.suspend)
         case RunStopped():
             turn.set(status="user_stopped", stopping=False, reason="stopped by the user")
         case RunPaused():
             turn.set(status="paused")
         case RunResumed():
             turn.set(status="running")
+        case RoundsAsked():
+            turn.set(rounds_until=turn.state.completed + event.rounds)
         case RunFailed():
             turn.set(status="failed", reason=event.reason, hint=event.hint)
         case DeadlinePassed():
@@ -186,6 +189,9 @@ def _on_request(turn: Turn, event: AnyEvent) -> None:
 
 def _on_started(turn: Turn, event: RunStarted) -> None:
     state = turn.state
+    if event.again and state.stopping and not state.suspended:
+        turn.set(status="user_stopped", stopping=False, reason="stopped by the user")
+        return
     if event.crashed:
         turn.set(running_since=None)  # until when it ran is not known
         now = datetime.fromisoformat(event.at)
@@ -199,15 +205,14 @@ def _on_started(turn: Turn, event: RunStarted) -> None:
             return
     turn.set(
         settings=event.settings,
-        status="paused" if event.crashed and state.status == "paused" else "running",
+        status="paused" if event.again and state.status == "paused" else "running",
         reason=None,
         hint="",
         stopping=False,
+        suspended=False,
         starts=state.starts + 1,
         rounds_until=_rounds_until(state, event),
-        plateau_count=0 if state.status == "plateau" else state.plateau_count,
-        breaker_count=0 if state.status == "circuit_breaker" else state.breaker_count,
-        blocked_count=0 if state.status == "blocked" else state.blocked_count,
+        **({} if event.again else _counters_cleared(state)),
         history=replace(state.history, broken_rounds=0),
         held=False,
     )
@@ -235,10 +240,20 @@ def _hold(turn: Turn) -> None:
     rounds.prepare(turn)
 
 
+def _counters_cleared(state: RunState) -> dict[str, int]:
+    """Return the counters that ended, or would end at once, a run that the user starts again: at 0."""
+    limits = {
+        "plateau_count": state.settings.plateau_window,
+        "breaker_count": state.settings.circuit_breaker_threshold,
+        "blocked_count": state.settings.blocked_limit,
+    }
+    return {name: 0 for name, limit in limits.items() if getattr(state, name) >= limit}
+
+
 def _rounds_until(state: RunState, event: RunStarted) -> int | None:
     if event.rounds is not None:
         return state.completed + event.rounds
-    return state.rounds_until if event.crashed else None
+    return state.rounds_until if event.again else None
 
 
 def _on_answer(turn: Turn, event: AnyEvent) -> None:

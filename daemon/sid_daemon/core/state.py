@@ -137,6 +137,7 @@ class RunState:
         winner_families: The winning family of the last two rounds; None is a round without.
         head: The improvement branch's commit as the run left it.
         outstanding: Commands without a terminal event, by id: what a restart issues again.
+        suspended: The stop under way is the daemon's, not the user's.
         held: Nothing but `PrepareRound` may be dispatched (a resume cleans up first).
     """
 
@@ -156,6 +157,7 @@ class RunState:
     reason: str | None = None
     hint: str = ""
     stopping: bool = False
+    suspended: bool = False
     goal: str = ""
     rules: tuple[str, ...] = ()
     families: tuple[str, ...] = ()
