@@ -7,6 +7,7 @@ errs on the side of hiding. The rule comes from the interfaces page: secrets nev
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -26,32 +27,60 @@ _SECRET_FIELD = re.compile(
     r"(?i)(^|[_-])(api[_-]?key|secret([_-]?key)?|password|passwd|authorization|private[_-]?key"
     r"|(access|auth|refresh|bearer)[_-]?token)$"
 )
+_QUERY = (
+    r"(?i)([?&;](?:access_?token|auth|(?:api_?)?key|(?:private_)?token|secret|password|sig|signature)=)"
+    r"[^&#;\s\"']+"
+)
+_ASSIGNED = r"""(["']?\s*[:=]\s*["']?)[^\s"',;]{4,}"""
+
+# (what a text in lower case must hold, the shape, its replacement). Looking for a word is far cheaper than a
+# shape, and most texts hold none. Repetitions are bounded where a hostile text could make them costly.
 _SHAPES = tuple(
-    (re.compile(pattern), replacement)
-    for pattern, replacement in (
-        (r"(?i)(https?://)[^/\s@\"']+@", rf"\1{HIDDEN}@"),
-        (r"(?i)\b([a-z][a-z0-9+.-]*://[^/\s:@\"']+):[^/\s@\"']+@", rf"\1:{HIDDEN}@"),
+    (words, re.compile(pattern), replacement)
+    for words, pattern, replacement in (
+        (("http",), r"(?i)(https?://)[^/\s@\"']{1,1024}@", rf"\1{HIDDEN}@"),
         (
-            r"(?i)([?&;](?:access_?token|auth|api_?key|key|(?:private_)?token|secret|password|sig)=)[^&#;\s\"']+",
+            ("://",),
+            r"(?i)\b([a-z][a-z0-9+.-]{0,30}://[^/\s:@\"']{1,256}):[^/\s@\"']{1,1024}@",
+            rf"\1:{HIDDEN}@",
+        ),
+        (
+            ("token=", "auth=", "key=", "secret=", "password=", "sig=", "signature="),
+            _QUERY,
             rf"\1{HIDDEN}",
         ),
-        (r"\bsk-[A-Za-z0-9_-]{16,}", HIDDEN),
-        (r"\b(?:gh[pousr]|github_pat|hf|npm)_[A-Za-z0-9_]{20,}", HIDDEN),
-        (r"\b(?:glpat-|xox[abeprs]-)[A-Za-z0-9-]{10,}", HIDDEN),
-        (r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bAIza[0-9A-Za-z_-]{30,}", HIDDEN),
-        (r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}", HIDDEN),
-        (r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}", rf"\1 {HIDDEN}"),
+        (("sk-",), r"\bsk-[A-Za-z0-9_-]{16,}", HIDDEN),
         (
-            r"(?i)\b(x-api-key|api[_-]?key|passw(?:or)?d|secret[_-]?key)([\"']?\s*[:=]\s*[\"']?)[^\s\"',;]{4,}",
+            ("gh", "hf_", "npm_", "github_pat_"),
+            r"\b(?:gh[pousr]|github_pat|hf|npm)_[A-Za-z0-9_]{20,}",
+            HIDDEN,
+        ),
+        (("glpat-", "xox"), r"\b(?:glpat-|xox[abeprs]-)[A-Za-z0-9-]{10,}", HIDDEN),
+        (("akia", "asia", "aiza"), r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bAIza[0-9A-Za-z_-]{30,}", HIDDEN),
+        (("eyj",), r"\beyJ[A-Za-z0-9_-]{8,1024}\.[A-Za-z0-9_-]{8,2048}\.[A-Za-z0-9_-]{4,}", HIDDEN),
+        (("bearer", "basic"), r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}", rf"\1 {HIDDEN}"),
+        (
+            ("api", "passw", "secret"),
+            r"(?i)\b(x-api-key|api[_-]?key|passw(?:or)?d|secret[_-]?key)" + _ASSIGNED,
             rf"\1\2{HIDDEN}",
         ),
         (
-            r"\b([A-Z0-9_]*(?:API_?KEY|SECRET|TOKEN|PASSWORD))([\"']?\s*[:=]\s*[\"']?)[^\s\"',;]{4,}",
+            ("key", "secret", "token", "password"),
+            r"\b([A-Z0-9_]{0,64}(?:API_?KEY|SECRET|TOKEN|PASSWORD))" + _ASSIGNED,
             rf"\1\2{HIDDEN}",
         ),
-        (r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)", HIDDEN),
+        (
+            ("private key",),
+            r"-----BEGIN [A-Z ]{0,32}PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]{0,32}PRIVATE KEY-----|$)",
+            HIDDEN,
+        ),
     )
 )
+
+
+_WORDS = sorted({word for words, _, _ in _SHAPES for word in words}, key=len)
+_SHORTEST_TEXT = 8
+_KEYS_KEPT = 1024
 
 
 def secrets_of(env: Mapping[str, str]) -> list[str]:
@@ -69,10 +98,12 @@ class Redactor:
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._known: frozenset[str] = frozenset()
         self._pattern: re.Pattern[str] | None = None
+        self._keys: dict[str, str] = {}
         self.learn(*secrets)
 
     def learn(self, *secrets: str) -> None:
         """Hide these values from now on; one shorter than 8 characters is not taken."""
+        self._keys = {}
         self._known |= {secret for secret in secrets if len(secret) >= _SHORTEST_SECRET}
         if self._known:
             # The longest first: one secret may be the beginning of another.
@@ -83,8 +114,14 @@ class Redactor:
         """Return a text without secrets."""
         if self._pattern is not None:
             text = self._pattern.sub(HIDDEN, text)
-        for shape, replacement in _SHAPES:
-            text = shape.sub(replacement, text)
+        if len(text) < _SHORTEST_TEXT:
+            return text
+        lower = text.lower()
+        present = {word for word in _WORDS if word in lower}
+        if present:
+            for words, shape, replacement in _SHAPES:
+                if not present.isdisjoint(words):
+                    text = shape.sub(replacement, text)
         return text
 
     def clean(self, value: Any, depth: int = 0) -> Any:
@@ -105,14 +142,28 @@ class Redactor:
             return value if math.isfinite(value) else str(value)
         if depth < _DEEPEST and isinstance(value, Mapping):
             return {
-                self.text(str(key)): HIDDEN
-                if inner and _SECRET_FIELD.search(str(key))
+                self._key(str(key)): HIDDEN
+                if inner and _is_secret_field(str(key))
                 else self.clean(inner, depth + 1)
                 for key, inner in value.items()
             }
         if depth < _DEEPEST and isinstance(value, (list, tuple, set, frozenset)):
             return [self.clean(inner, depth + 1) for inner in value]
         return self.clean(str(value), depth)
+
+    def _key(self, name: str) -> str:
+        # Records have the same few fields again and again.
+        known = self._keys.get(name)
+        if known is None:
+            known = self.clean(name)
+            if len(self._keys) < _KEYS_KEPT:
+                self._keys[name] = known
+        return known
+
+
+@functools.lru_cache(maxsize=_KEYS_KEPT)
+def _is_secret_field(name: str) -> bool:
+    return _SECRET_FIELD.search(name) is not None
 
 
 def _cut(text: str, length: int) -> str:
