@@ -163,6 +163,8 @@ class Supervisor:
         """
         work = self.works.works.get(command_id)
         if work is not None:
+            if work.activity.processes and not work.scope.cancel_called:
+                work.activity.processes_killed = len(work.activity.processes()[0])
             work.scope.cancel()
             if work.since is None:
                 work.done.set()  # it stays known, so that the actor throws the letter away when it comes to it

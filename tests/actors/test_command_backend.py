@@ -43,6 +43,7 @@ class Stage:
         self.agents.mkdir()
         self.lines: list[str] = []
         self.spoke = trio.Event()
+        self.hurry = trio.Event()
 
     def script(self, body: str, name: str = "agent.sh") -> str:
         path = self.agents / name
@@ -80,6 +81,7 @@ class Stage:
             repo=str(self.repo),
             enclose=Sandbox if enclosed else None,
             on_stderr=self.hear,
+            hurry=self.hurry,
         )
         return await backend.answer(turn, activity or ActivityLog())
 
@@ -263,6 +265,24 @@ async def test_a_cancelled_turn_leaves_nothing_running_and_nothing_written(stage
     assert activity.processes is not None
     assert activity.processes() == ((), (), 0)
     assert turn_folders() == before
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("enclosed", [True, False])
+async def test_a_stop_in_a_hurry_cuts_the_grace_short(stage: Stage, when: str, enclosed: bool) -> None:
+    body = "trap 'echo asked >&2' TERM; echo up >&2; while :; do sleep 0.05; done"
+    with trio.fail_after(30):  # the grace alone is a minute
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(stage.play, stage.script(body), enclosed=enclosed, grace_s=60))
+            await stage.spoke.wait()
+            stage.spoke = trio.Event()
+            if when == "before":
+                stage.hurry.set()
+            nursery.cancel_scope.cancel()
+            with trio.CancelScope(shield=True):
+                if when == "after":
+                    await stage.spoke.wait()
+                stage.hurry.set()
 
 
 @pytest.mark.parametrize(

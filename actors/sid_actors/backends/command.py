@@ -21,10 +21,10 @@ import trio
 
 from sid_actors.activity import ActivityLog
 from sid_actors.backends.base import Answer, Turn
-from sid_actors.backends.enclose import Enclose, limits_of, watch
+from sid_actors.backends.enclose import Enclose, limits_of, run_watched
 from sid_actors.backends.stream import StreamReader
 from sid_actors.backends.visible import AgentProgram, agent_paths, check_agent_command, resolve_command
-from sid_actors.process import Enclosure, JobResult, JobSpec, JobStartError, run_job
+from sid_actors.process import Enclosure, JobResult, JobSpec, JobStartError
 from sid_protocol.errors import BackendError
 from sid_protocol.settings import Settings
 
@@ -48,6 +48,7 @@ class CommandBackend:
         readable: What every agent may read besides: the interpreters of PATH.
         git_dir: The repository's git directory, which an executor may read; its worktree points there.
         on_stderr: Called with each line of standard error, for the log.
+        hurry: Set when a stop must not wait: from then on a cancelled program gets no grace.
     """
 
     repo: str
@@ -57,6 +58,7 @@ class CommandBackend:
     readable: tuple[str, ...] = ()
     git_dir: str | None = None
     on_stderr: Callable[[Turn, str], None] | None = None
+    hurry: trio.Event = field(default_factory=trio.Event)
 
     async def answer(self, turn: Turn, activity: ActivityLog) -> Answer:
         """Start the program, give it the prompt, and return what it answered.
@@ -70,10 +72,11 @@ class CommandBackend:
         reader, errors = StreamReader(activity), _ErrorLines(turn, activity, self.on_stderr)
         try:
             spec = await trio.to_thread.run_sync(self._spec, turn, settings, folder)
-            result = await run_job(
+            result = await run_watched(
                 spec,
-                on_output=lambda name, piece: reader.feed(piece) if name == "stdout" else errors.feed(piece),
-                on_start=functools.partial(watch, activity),
+                activity,
+                self.hurry,
+                lambda name, piece: reader.feed(piece) if name == "stdout" else errors.feed(piece),
             )
         except JobStartError as error:
             raise BackendError(

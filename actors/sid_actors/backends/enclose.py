@@ -1,14 +1,20 @@
-"""What back ends need of a sandbox and of a job: how one is made, and how its processes become activity.
+"""What back ends need of a sandbox and of a job: how one is made, watched, and ended without grace.
 
 Back ends do not know the workbench; the composition root hands them its `Sandbox` as an `Enclose`.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+import os
+import signal
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import trio
 
 from sid_actors.activity import ActivityLog
-from sid_actors.process import Enclosure, JobHandle, JobLimits
+from sid_actors.process import Enclosure, JobHandle, JobLimits, JobResult, JobSpec, OnOutput, run_job
+from sid_protocol.errors import WorldError
 from sid_protocol.settings import Settings
 
 
@@ -51,3 +57,55 @@ def watch(activity: ActivityLog, handle: JobHandle) -> None:
         return states, sockets, sum(p.cpu_s for p in seen)
 
     activity.processes = processes
+
+
+async def run_watched(
+    spec: JobSpec, activity: ActivityLog, hurry: trio.Event, on_output: OnOutput
+) -> JobResult:
+    """Run a job whose processes are evidence, and whose grace ends when `hurry` is set.
+
+    Cancelled, a job has `grace_s` to save its work; a stop that must not wait sets `hurry` before or after.
+
+    Raises:
+        JobStartError: nothing of the command ran.
+        containment.JobStuckError: some processes hang in the kernel and cannot be killed.
+    """
+    running: list[JobHandle] = []
+    ended = trio.Event()
+
+    def started(handle: JobHandle) -> None:
+        running.append(handle)
+        watch(activity, handle)
+
+    result: JobResult | WorldError
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_cut_grace, running, hurry, ended)
+        try:
+            result = await run_job(spec, on_output=on_output, on_start=started)
+        except WorldError as error:
+            result = error  # raised outside of the nursery, so that it stays a single exception
+        finally:
+            ended.set()
+    if isinstance(result, WorldError):
+        raise result
+    return result
+
+
+async def _cut_grace(running: list[JobHandle], hurry: trio.Event, ended: trio.Event) -> None:
+    """Once the job is cancelled and there is no time, kill its first process; the rest follows from that."""
+    try:
+        await ended.wait()
+    except trio.Cancelled:
+        with trio.CancelScope(shield=True):
+            async with trio.open_nursery() as nursery:
+
+                async def first(wait: Callable[[], Any]) -> None:
+                    await wait()
+                    nursery.cancel_scope.cancel()
+
+                nursery.start_soon(first, hurry.wait)
+                nursery.start_soon(first, ended.wait)
+        for handle in running:
+            if handle.pid in {process.pid for process in handle.snapshot().processes}:
+                os.kill(handle.pid, signal.SIGKILL)
+        raise
