@@ -20,6 +20,7 @@ import trio
 from sid_actors.process import prepare_jobs
 from sid_actors.workbench.machine import MachineLock, lock_path
 from sid_daemon import config
+from sid_daemon.charts import Charts
 from sid_daemon.hands import MakeRunHands
 from sid_daemon.host import Host
 from sid_daemon.intake import Intake
@@ -63,9 +64,7 @@ def run_daemon(*, idle_exit_s: float | None = None, ready_fd: int | None = None)
     lock = StateLock(str(state_dir))
     try:
         notifier = Notifier.take(os.environ, os.getpid())
-        listening = activated(os.environ, os.getpid()) or bind(
-            locations.socket_path(os.environ, home), lock
-        )
+        listening = activated(os.environ, os.getpid()) or bind(locations.socket_path(os.environ, home), lock)
         try:
             trio.run(_Daemon(state_dir, listening, notifier, idle_exit_s, ready_fd).run)
         finally:
@@ -116,7 +115,7 @@ class _Daemon:
     async def _serve(self, registry: Registry, logs: Logs, nursery: trio.Nursery) -> None:
         prefix = hashlib.sha256(str(self._state_dir).encode()).hexdigest()[:12]
         machine = Machine(MachineLock(lock_path(os.environ, str(self._state_dir))))
-        host = Host(registry, self._state_dir, MakeRunHands(machine), emit, nursery)
+        host = Host(registry, self._state_dir, MakeRunHands(machine), Charts(machine.lock), emit, nursery)
         intake = Intake(host, OpenLocalSite(machine))
         methods = Methods(
             host, intake, LocalReports(machine), self._shut_down, __version__, self._listening.path
@@ -195,5 +194,3 @@ async def _trusted_settings(intake: Intake, run: KnownRun) -> Settings:
     read = await trio.to_thread.run_sync(config.read_config, Path(run.root))
     await intake.check_trust(run.repo, read.settings)
     return read.settings
-
-

@@ -75,6 +75,7 @@ class Conductor:
         self.hands = hands
         self.started = trio.Event()
         self.ended = trio.Event()
+        self.on_round: Callable[[], None] = lambda: None
         self._emit = emit
         self._up, self._mail = trio.open_memory_channel[AnyEvent](0)
         self._supervisor = Supervisor(outbox=self._up.clone())
@@ -209,6 +210,8 @@ class Conductor:
             self._emit("warning", "view_not_written", run_id=state.run_id, why=trouble)
         for level, name, fields in records:
             self._emit(level, name, run_id=state.run_id, **fields)
+        if snapshot is not None:
+            self.on_round()
         self._dispatch()
 
     def _dispatch(self) -> None:

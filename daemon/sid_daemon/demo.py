@@ -14,6 +14,18 @@ from pathlib import Path
 from sid_protocol.errors import GitError, Refused
 
 SOURCE = Path(__file__).parent / "demo_repo"
+ROUNDS = 3
+PARAMS = {
+    "objective": "Fewer steps at the sorting office",
+    "metric": "primary",
+    "direction": "lower",
+    "benchmark": "python3 bench.py",
+    "format": "json",
+    "scope": ["parcels/**"],
+    "agents": 3,
+    "rounds": ROUNDS,
+}
+"""What `run.init` is given for the repository, beside its path, the back end and trust."""
 
 
 def write_demo_repo(target: Path) -> None:
@@ -40,7 +52,7 @@ def _git(folder: Path, *arguments: str) -> None:
         "GIT_CONFIG_SYSTEM": os.devnull,
     }
     try:
-        subprocess.run(["git", *arguments], cwd=folder, env=env, check=True, capture_output=True)  # noqa: S607 - the user's git
+        subprocess.run(["git", *arguments], cwd=folder, env=env, check=True, capture_output=True)
     except FileNotFoundError:
         raise GitError("git is not installed", hint="apt-get install git") from None
     except subprocess.CalledProcessError as error:

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import trio
 
+from sid_daemon.charts import Charts
 from sid_daemon.conductor import Conductor, Emit, Hands
 from sid_daemon.core.run import is_active
 from sid_daemon.core.state import RunState
@@ -43,12 +44,19 @@ class Host:
         registry: The open registry.
         state_dir: The daemon's state directory.
         make_hands: Makes what a run acts with.
+        charts: Draws the runs' charts.
         emit: Takes log records.
         nursery: Where conductors live.
     """
 
     def __init__(
-        self, registry: Registry, state_dir: Path, make_hands: MakeHands, emit: Emit, nursery: trio.Nursery
+        self,
+        registry: Registry,
+        state_dir: Path,
+        make_hands: MakeHands,
+        charts: Charts,
+        emit: Emit,
+        nursery: trio.Nursery,
     ) -> None:
         self.registry = registry
         self.state_dir = state_dir
@@ -58,6 +66,7 @@ class Host:
         self.changed = trio.Event()
         self.leaving = False
         self._make_hands = make_hands
+        self._charts = charts
         self._limiter = trio.CapacityLimiter(1)
         self._starting = trio.Lock()
         self._resumed: set[str] = set()
@@ -211,6 +220,7 @@ class Host:
                 await store.close()
                 raise
             conductor = Conductor(state, store, hands, self.emit)
+            conductor.on_round = lambda: self._charts.want(run, self)
             self.active[run.run_id] = conductor
             if again:
                 self._resumed.add(run.run_id)
@@ -254,6 +264,7 @@ class Host:
                     )
                 self.changed.set()
                 self.changed = trio.Event()
+                self._charts.want(run, self)
 
     async def restore(self, run: KnownRun) -> bool:
         """Bring back the daemon's copy of a run's database where the root has none; says whether it did."""

@@ -7,6 +7,7 @@ Parses its few options, takes the state directory's lock and the socket, and run
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from pathlib import Path
@@ -31,7 +32,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--ready-fd", type=int, metavar="FD", help=argparse.SUPPRESS)
     parser.add_argument(
-        "--demo-repo", metavar="DIR", help="write the demonstration repository into DIR and leave"
+        "--demo-repo", metavar="DIR", help="write the demonstration repository into DIR, print what to set it up with, and leave"
     )
     return parser
 
@@ -45,16 +46,17 @@ def main(argv: list[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     try:
         if options.demo_repo:
-            from sid_daemon.demo import write_demo_repo
+            from sid_daemon.demo import PARAMS, write_demo_repo
 
             write_demo_repo(Path(options.demo_repo))
+            sys.stdout.write(json.dumps(PARAMS) + "\n")
             return 0
         from sid_daemon.app import run_daemon
 
         run_daemon(idle_exit_s=options.idle_exit, ready_fd=options.ready_fd)
     except SidError as error:
         _tell(options.ready_fd, str(error))
-        print(f"sid: {error}", file=sys.stderr)
+        sys.stderr.write(f"sid: {error}\n")
         return exit_code_of(error.rpc_code)
     except KeyboardInterrupt:
         return 130

@@ -10,9 +10,6 @@ import base64
 from typing import Any
 
 import trio
-from sid_protocol import ids
-from sid_protocol.errors import Refused
-from sid_protocol.status import ApplyResult, DiffResult, PlotResult
 
 from sid_actors import git_apply
 from sid_actors.git_master import GitMaster
@@ -24,6 +21,9 @@ from sid_daemon.report.series import step_chart
 from sid_daemon.runstore import RunStore
 from sid_daemon.site import Machine
 from sid_daemon.store.files import write_whole
+from sid_protocol import ids
+from sid_protocol.errors import Refused
+from sid_protocol.status import ApplyResult, DiffResult, PlotResult
 
 DIFF_LIMIT = 4_000_000
 """Characters of a diff that are sent; a longer one is cut at a whole line."""

@@ -1,0 +1,66 @@
+"""Keeps `tracking/progress.png` of each run up to date: after each round and at the end.
+
+Drawing takes a child process about two seconds of CPU, so it happens beside the run, at low priority, one at a
+time, and, where scores are noisy, never while a benchmark runs. A chart that cannot be drawn is told once.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+import trio
+
+from sid_actors.workbench.machine import MachineLock
+from sid_daemon.reporting import draw
+from sid_daemon.store.files import write_whole
+from sid_protocol.errors import SidError
+
+if TYPE_CHECKING:
+    from sid_daemon.host import Host
+    from sid_daemon.store.registry import KnownRun
+
+
+class Charts:
+    """Draws charts for a host.
+
+    Args:
+        lock: The machine's benchmark lock.
+    """
+
+    def __init__(self, lock: MachineLock) -> None:
+        self._lock = lock
+        self._wanted: dict[str, KnownRun] = {}
+        self._drawing = False
+        self._told: set[str] = set()
+
+    def want(self, run: KnownRun, host: Host) -> None:
+        """Ask for a run's chart; several wishes for one run are one."""
+        self._wanted[run.run_id] = run
+        if not self._drawing:
+            self._drawing = True
+            host.nursery.start_soon(self._draw_all, host)
+
+    async def _draw_all(self, host: Host) -> None:
+        try:
+            while self._wanted:
+                _, run = self._wanted.popitem()
+                await self._draw(run, host)
+        finally:
+            self._drawing = False
+
+    async def _draw(self, run: KnownRun, host: Host) -> None:
+        try:
+            async with AsyncExitStack() as stack:
+                state, store = await stack.enter_async_context(host.opened(run))
+                if not state.completed:
+                    return
+                if state.noisy:
+                    await stack.enter_async_context(self._lock.held())
+                data = await draw(state, store, "png")
+                target = store.root / "tracking" / "progress.png"
+                await trio.to_thread.run_sync(write_whole, target, data)
+        except SidError as error:
+            if run.run_id not in self._told:
+                self._told.add(run.run_id)
+                host.emit("warning", "chart_not_drawn", run_id=run.run_id, why=str(error))
