@@ -153,7 +153,9 @@ class Host:
 
     def store_of(self, run: KnownRun) -> RunStore:
         """Return the store of a run, not yet open."""
-        return RunStore(Path(run.root), self.copy_path(run.run_id))
+        return RunStore(
+            Path(run.root), self.copy_path(run.run_id), self.state_dir / "IMPROVEMENTS.md"
+        )
 
     def copy_path(self, run_id: str) -> Path:
         """Return where the daemon keeps its copy of a run's database."""

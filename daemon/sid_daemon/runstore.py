@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 
 from sid_daemon.core.run import step
 from sid_daemon.core.state import RunState
+from sid_daemon.store.documents import IMPROVEMENTS
 from sid_daemon.store.files import write_whole
 from sid_daemon.store.journal import Batch, Journal
 from sid_daemon.store.views import Projection, render_list
@@ -51,11 +52,13 @@ class RunStore:
     Args:
         root: The track's root; `state/run.db` lies in it.
         copy_path: Where the daemon keeps its copy of the database.
+        kills_path: The daemon's file of force-kills across runs, or None.
     """
 
-    def __init__(self, root: Path, copy_path: Path) -> None:
+    def __init__(self, root: Path, copy_path: Path, kills_path: Path | None = None) -> None:
         self.root = root
         self.copy_path = copy_path
+        self._kills_path = kills_path
         self._limiter = trio.CapacityLimiter(1)
         self._journal: Journal | None = None
 
@@ -122,6 +125,13 @@ class RunStore:
                 write_whole(self.root / path, text.encode())
             except StoreError as error:
                 troubles.append(str(error))
+        kills = [text for file, text in projection.entries if file == IMPROVEMENTS]
+        if kills and self._kills_path is not None:
+            try:
+                with self._kills_path.open("a", encoding="utf-8") as file:
+                    file.write(render_list(IMPROVEMENTS, kills))
+            except OSError as error:
+                troubles.append(f"cannot write {self._kills_path}: {error.strerror}")
         if snapshot is not None:
             try:
                 journal.copy_to(self.copy_path)

@@ -85,5 +85,5 @@ def render_list(file: str, entries: Iterable[str]) -> str:
                 rows.append(one)
         return "".join(f"{line}\n" for line in (told, "\t".join(COLUMNS), *rows))
     if file == IMPROVEMENTS:
-        return "".join(f"{one}\n" for one in entries)
+        return "".join(f"{one}\n" if one.startswith("-") else f"\n{one}\n" for one in entries).lstrip("\n")
     raise KeyError(file)
