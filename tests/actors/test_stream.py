@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sid_actors.activity import ActivityLog
@@ -266,6 +266,7 @@ VALUES = st.recursive(
 )
 
 
+@settings(max_examples=50)
 @given(st.lists(st.dictionaries(KEYS, VALUES, max_size=8).map(json.dumps) | st.text(max_size=20), max_size=8))
 def test_no_stream_upsets_it(lines: list[str]) -> None:
     reader = StreamReader(Log(started=0.0))
