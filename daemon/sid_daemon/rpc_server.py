@@ -92,7 +92,8 @@ class RpcServer:
         self._open: set[Connection] = set()
         self._accepted = 0
         self._accepting = trio.CancelScope()
-        self._hang_ups = HangUps()
+        self._hang_ups: HangUps
+        self._ended = trio.Event()
         self._faults = 0
         self._changed = trio.lowlevel.ParkingLot()
 
@@ -112,6 +113,7 @@ class RpcServer:
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Serve until `stop` or cancelled; every connection is closed then, the listener is not."""
+        self._hang_ups = HangUps()
         # Its own descriptor, since closing a listener of trio closes the socket.
         listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening.sock.dup()))
         try:
@@ -125,12 +127,18 @@ class RpcServer:
                 watchers.cancel_scope.cancel()
         finally:
             self._hang_ups.close()
+            self._ended.set()
 
     def stop(self) -> None:
         """Take no more connections and no more calls; those under way get `GRACE_S` seconds."""
         self._accepting.cancel()
         for connection in self._open:
             connection.stop(GRACE_S)
+
+    async def finish(self) -> None:
+        """Call `stop` and wait until every client has its replies, at most twice `GRACE_S` seconds."""
+        self.stop()
+        await self._ended.wait()
 
     async def _accept(
         self, listener: trio.SocketListener, clients: trio.Nursery, detached: trio.Nursery

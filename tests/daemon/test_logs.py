@@ -141,7 +141,7 @@ def test_a_record_that_is_too_long_keeps_its_leading_fields(folder: Path) -> Non
     assert "parts" not in record
 
 
-async def test_a_broken_disk_is_told_and_stops_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_disk_is_told_and_stops_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logs = Logs(folder, Redactor())
     real = os.write
     full = True
@@ -265,6 +265,7 @@ async def followed(short_dir: Path, **options: Any) -> AsyncIterator[Followed]:
 
     async def unsubscribe(params: UnsubscribeParams, call: Call) -> Empty:
         logs.subscribers.unsubscribe(call.connection, params.subscription)
+        await trio.lowlevel.checkpoint()
         return Empty()
 
     handlers: dict[str, Any] = {"log.subscribe": subscribe, "log.unsubscribe": unsubscribe}

@@ -415,8 +415,8 @@ async def test_stopping_lets_calls_end_and_replies_arrive(short_dir: Path, daemo
         client = await world.connect()
         await client.call("run.cancel", 1, run="slow")
         await daemon.started["slow"].wait()
-        world.server.stop()
         daemon.gates["slow"].set()
+        await world.server.finish()
         assert (await client.read())["id"] == 1
         assert await client.read() is None
 
@@ -447,7 +447,7 @@ async def test_discovery_describes_every_method(world: World) -> None:
     jsonschema.validate(await client.ask("daemon.info"), schema)
 
 
-async def test_a_handler_without_a_method_is_a_mistake() -> None:
+def test_a_handler_without_a_method_is_a_mistake() -> None:
     with pytest.raises(ValueError, match=r"run\.fly"):
         RpcServer({"run.fly": Daemon().info}, Notes())
 
