@@ -40,6 +40,8 @@ from sid_protocol.events import (
 
 STOP_GRACE_S = 5.0
 """What ends by itself within this time after a stop request is kept."""
+KILL_GRACE_S = 1.5
+"""What is then ended may take this long of its own grace; a stop takes at most 10 s in all."""
 Emit = Callable[..., None]
 
 
@@ -67,6 +69,12 @@ class Conductor:
         store: The run's durable side.
         hands: What it acts with.
         emit: Takes log records: `emit(level, event, **fields)`.
+
+    Attributes:
+        started: Set when the first event is on disk.
+        over: Set when the run's last event is on disk and nothing of it is at work.
+        ended: Set when everything that the run made beside its branches is removed, too.
+        on_round: Called after each recorded round.
     """
 
     def __init__(self, state: RunState, store: RunStore, hands: Hands, emit: Emit) -> None:
@@ -74,6 +82,7 @@ class Conductor:
         self.store = store
         self.hands = hands
         self.started = trio.Event()
+        self.over = trio.Event()
         self.ended = trio.Event()
         self.on_round: Callable[[], None] = lambda: None
         self._emit = emit
@@ -101,7 +110,11 @@ class Conductor:
             raise NotRunning(f"run {self.state.run_id} has ended") from None
 
     async def stop(self, *, now: bool) -> None:
-        """End the run at the user's wish; returns when everything has ended."""
+        """End the run at the user's wish.
+
+        Returns when everything has ended and is tidied up; with `now`, when all work has ended and the state is
+        on disk, while worktrees may still be being removed.
+        """
         if now:
             self._stop_grace_s = 0.0
             self.hands.hurry()
@@ -110,7 +123,7 @@ class Conductor:
                 await self.submit(StopRequested(now=now, suspend=self._suspending))
         if now:
             self._cancel_all()
-        await self.ended.wait()
+        await (self.over if now else self.ended).wait()
 
     async def suspend(self, *, now: bool) -> None:
         """End all work so that the next daemon goes on with it; the run stays recorded as running."""
@@ -172,11 +185,17 @@ class Conductor:
         self._cancel_all()
         async with trio.open_nursery() as taking:
             taking.start_soon(self._take_all)
+            # An agent's own grace may be longer than a stop may take.
+            taking.start_soon(self._lose_patience)
             for work in list(self.works.values()):
                 await work.done.wait()
             taking.cancel_scope.cancel()
         if is_active(self.state) and not self._suspending:
             await self._take([RunStopped()])
+
+    async def _lose_patience(self) -> None:
+        await trio.sleep(KILL_GRACE_S)
+        self.hands.hurry()
 
     async def _take_all(self) -> None:
         while True:
@@ -343,6 +362,7 @@ class Conductor:
                 self._emit(
                     "error", "run_ended", run_id=self.state.run_id, status="failed", reason=str(self._failure)
                 )
+            self.over.set()
             try:
                 await self.hands.close(self.state)
             finally:

@@ -105,6 +105,7 @@ class RunHands:
         )
         self._bench: LocalBench | None = None
         self._backend: Backend | None = None
+        self._hurry = trio.Event()
 
     def bind(self, conductor: Conductor) -> None:
         """Give the hands the conductor whose state they read."""
@@ -148,8 +149,9 @@ class RunHands:
                 readable=self._tools.readable,
                 git_dir=self._info.common_dir,
                 on_stderr=self._on_stderr,
+                hurry=self._hurry,
             )
-            local = LocalBackend(enclose=enclose)
+            local = LocalBackend(enclose=enclose, path=self._tools.path, readable=self._tools.readable)
             self._backend = ChosenBackend(
                 functools.partial(self._settings), {"command": command, "local": local}
             )
@@ -247,6 +249,7 @@ class RunHands:
 
     def hurry(self) -> None:
         """See `Hands.hurry`."""
+        self._hurry.set()
 
     # What the steward needs
 

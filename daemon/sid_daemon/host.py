@@ -129,7 +129,7 @@ class Host:
             NotRunning: the run is not active.
         """
         conductor = self.active.get(run.run_id)
-        if conductor is None or conductor.ended.is_set():
+        if conductor is None or conductor.over.is_set():
             raise NotRunning(f"run {run.run_id} is not running", hint=f"start it: sictl start {run.repo}")
         return conductor
 
@@ -141,7 +141,7 @@ class Host:
             StoreError: the run's database is missing or damaged.
         """
         conductor = self.active.get(run.run_id)
-        if conductor is not None and not conductor.ended.is_set():
+        if conductor is not None and not conductor.over.is_set():
             yield conductor.state, conductor.store
             return
         store = self.store_of(run)
@@ -153,9 +153,7 @@ class Host:
 
     def store_of(self, run: KnownRun) -> RunStore:
         """Return the store of a run, not yet open."""
-        return RunStore(
-            Path(run.root), self.copy_path(run.run_id), self.state_dir / "IMPROVEMENTS.md"
-        )
+        return RunStore(Path(run.root), self.copy_path(run.run_id), self.state_dir / "IMPROVEMENTS.md")
 
     def copy_path(self, run_id: str) -> Path:
         """Return where the daemon keeps its copy of a run's database."""
@@ -188,7 +186,7 @@ class Host:
 
     def _is_active(self, run_id: str) -> bool:
         conductor = self.active.get(run_id)
-        return conductor is not None and not conductor.ended.is_set()
+        return conductor is not None and not conductor.over.is_set()
 
     async def start(
         self, run: KnownRun, settings: Settings, *, rounds: int | None, again: bool = False
@@ -214,6 +212,9 @@ class Host:
                     f"run {other.run_id} ({other.topic}) is active in {other.repo}",
                     hint=f"follow it: sictl attach {other.run_id}; stop it: sictl stop {other.run_id}",
                 )
+            for leaving in list(self.active.values()):
+                if leaving.state.repo == run.repo:
+                    await leaving.ended.wait()
             store = self.store_of(run)
             state = await self._open(store, run)
             try:
@@ -252,7 +253,7 @@ class Host:
             return None
         self._resumed.discard(run_id)
         conductor = self.active.get(run_id)
-        return None if conductor is None or conductor.ended.is_set() else conductor
+        return None if conductor is None or conductor.over.is_set() else conductor
 
     async def _conduct(self, run: KnownRun, conductor: Conductor, first: RunStarted) -> None:
         try:

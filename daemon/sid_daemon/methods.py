@@ -175,7 +175,7 @@ class Methods:
 
     async def _row(self, run: KnownRun) -> RunRow:
         conductor = self._host.active.get(run.run_id)
-        if conductor is not None and not conductor.ended.is_set():
+        if conductor is not None and not conductor.over.is_set():
             actors = live_rows.actor_rows(
                 conductor.state, conductor.under_way, conductor.works, trio.current_time()
             )
@@ -286,7 +286,7 @@ class Methods:
         new = _one(settings, params.key)
         event = ConfigChanged(field=params.key, old_value=old, new_value=new)
         from_round = None
-        if conductor is not None and not conductor.ended.is_set():
+        if conductor is not None and not conductor.over.is_set():
             await conductor.submit(event)
             from_round = conductor.state.iteration + 1
         else:
