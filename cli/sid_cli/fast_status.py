@@ -168,6 +168,8 @@ def _call(
             if not line:
                 raise WireError("lost the daemon: it closed the connection", hint="try again")
             message = json.loads(line)
+            if not isinstance(message, dict):
+                raise WireError("lost the daemon: it answered junk", hint="'sictl daemon shutdown' ends it")
             if "id" in message:
                 results[message["id"]] = _result(message)
             elif records is not None and message.get("method") == "log.record":
@@ -180,7 +182,7 @@ def _call(
 def _result(message: dict[str, Any]) -> Any:
     error = message.get("error")
     if error is None:
-        return message["result"]
+        return message.get("result")
     from sid_cli.client import error_of  # the whole table of errors, seldom needed here
     from sid_protocol.jsonrpc import ErrorObject
 

@@ -38,7 +38,9 @@ def interrupted(*, as_json: bool, note: str = "") -> int:
     """Say that Ctrl-C was understood; return 130."""
     if as_json:
         Console(as_json=True).write(error_document("failed", "interrupted", note))
-    Console().note(f"sictl: interrupted{f'; {note}' if note else ''}")
+    # A terminal has just shown `^C` where the cursor stands.
+    start = "\n" if sys.stderr.isatty() else ""
+    Console().note(f"{start}sictl: interrupted{f'; {note}' if note else ''}")
     return INTERRUPTED
 
 

@@ -101,7 +101,7 @@ async def _follow(
     # Subscribed before it starts, so that nothing is missed; what is older is left out by its time.
     began = datetime.now(UTC) - _CLOCK_GRAIN
     async with Follower(path, run=run_id, level="info") as follower:
-        result = await follower.call("run.start", dict(start), timeout_s=None)
+        result = await follower.call("run.start", dict(start), timeout_s=None, again=False)
         started(result)
         run = {"run": result["run_id"]}
         end: Mapping[str, Any] = {}

@@ -43,6 +43,7 @@ class Goal:
         objective: What is to get better.
         objective_known: Whether an existing track has a goal already.
         benchmark: The command that measures it.
+        metric_known: Whether an existing track measures already.
         format: json, number, pass_fail or regex:PATTERN.
         direction: higher or lower; empty where nobody said.
         target: The value that would be enough.
@@ -54,6 +55,7 @@ class Goal:
     objective: str = ""
     objective_known: bool = False
     benchmark: str = ""
+    metric_known: bool = False
     format: str = ""
     direction: str = ""
     target: float | None = None
@@ -83,7 +85,7 @@ def scores(goal: Goal) -> dict[Dimension, int]:
         metric = 100  # it passes or it does not: there is only one direction
     return {
         "objective": 100 if goal.objective_known else min(100, objective),
-        "metric": metric,
+        "metric": 100 if goal.metric_known else metric,
         "target": 100 if goal.target_known or goal.target is not None else 0,
         "scope": 100 if goal.scope_known or goal.scope else 0,
     }

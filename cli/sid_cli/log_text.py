@@ -61,7 +61,7 @@ def _value(value: Any) -> str:
     if isinstance(value, float):
         return number(value)
     if isinstance(value, bool) or value is None:
-        return str(value).lower()
+        return {True: "true", False: "false", None: "null"}[value]
     if isinstance(value, (list, tuple)):
         return "[" + ",".join(_value(item) for item in value) + "]"
     if isinstance(value, dict):

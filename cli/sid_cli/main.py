@@ -91,8 +91,8 @@ class Sictl(click.Group):
 
 
 def _summary(command: click.Command) -> str:
-    """Return what a verb does in a few words: its help up to the first stop."""
-    return re.split(r"[;:,.](?=\s|$)", command.help or "", maxsplit=1)[0]
+    """Return what a verb does in a few words: its help up to its first stop."""
+    return re.split(r"[;:.](?=\s|$)", command.help or "", maxsplit=1)[0]
 
 
 def unknown_verb(name: str) -> click.UsageError:

@@ -19,7 +19,7 @@ Function = Callable[..., Any]
 def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
     """Store a global option in the session; what is not given here keeps what was given before the verb."""
     if value not in (None, False) and parameter.name is not None:
-        setattr(context.ensure_object(Session), parameter.name, value)
+        setattr(context.ensure_object(Session), parameter.name.removeprefix("global_"), value)
 
 
 def _help(context: click.Context, _parameter: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's callback
@@ -50,7 +50,7 @@ def global_options() -> list[click.Parameter]:
             ["--socket"], metavar="PATH", expose_value=False, callback=_keep, help="The daemon's socket."
         ),
         click.Option(
-            ["--run"],
+            ["--run", "global_run"],
             metavar="RUN",
             expose_value=False,
             callback=_keep,

@@ -85,7 +85,7 @@ def _head(summary: Row, look: Look) -> str:
     if summary["delta"] is not None:
         facts.append(f"{_signed(summary['delta'])} ({percent(_relative(summary))})")
     facts.append(f"took {duration(summary['duration_s'])}")
-    if summary["started_at"]:
+    if summary.get("started_at"):
         facts.append(f"began {clean(summary['started_at'])}")
     return f"{look.paint(line, 'bold')}   {'   '.join(facts)}"
 

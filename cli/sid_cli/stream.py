@@ -33,6 +33,8 @@ RECONNECT_S = 60.0
 
 _RETRY_FIRST_S = 0.1
 _RETRY_LAST_S = 2.0
+_CLOSE_S = 1.0
+"""Closing a socket does not wait for its peer; this bounds what should take no time at all."""
 
 
 class Lost(WireError):
@@ -207,7 +209,8 @@ class Follower:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close the connection."""
-        await self._close()
+        with anyio.move_on_after(_CLOSE_S, shield=True):
+            await self._close()
 
     async def next(self) -> Notice:
         """Return what comes next; may be cancelled without losing anything.
@@ -223,25 +226,34 @@ class Follower:
             try:
                 notice = notice_of(await self._stream.notification())
             except Lost:
-                await self._lose()
-                continue
+                notice = None
+                self._lost_at = time.monotonic()
+            if self._lost_at is not None:
+                await self._close()
             if isinstance(notice, Record):
                 self.cursor = notice.cursor
             if notice is not None:
                 return notice
 
     async def call(
-        self, method: str, params: dict[str, Any] | None = None, *, timeout_s: float | None = REPLY_S
+        self,
+        method: str,
+        params: dict[str, Any] | None = None,
+        *,
+        timeout_s: float | None = REPLY_S,
+        again: bool = True,
     ) -> Any:
-        """Call a method over the same connection; sent again over a new one if that breaks.
+        """Call a method over the same connection.
 
         Args:
             method: Such as `run.status`.
             params: By name.
             timeout_s: How long the answer may take; None waits for ever.
+            again: Whether it is sent again over a new connection if this one breaks.
 
         Raises:
             SidError: the daemon's error.
+            Lost: the connection broke, and `again` is false.
             NoDaemon: the daemon was gone for longer than `reconnect_s`.
         """
         while True:
@@ -251,8 +263,12 @@ class Follower:
             assert self._stream is not None
             try:
                 return await self._stream.call(method, params, timeout_s=timeout_s)
-            except (Lost, ShuttingDown):
-                await self._lose()
+            except (Lost, ShuttingDown) as error:
+                lost = error
+                self._lost_at = time.monotonic()
+            await self._close()
+            if not again:
+                raise lost
 
     async def _connect(self) -> None:
         stream = await open_stream(self._path)
@@ -260,7 +276,8 @@ class Follower:
             since = {} if self.cursor is None else {"since": self.cursor}
             result = await stream.call("log.subscribe", {**self._filter, **since})
         except BaseException:
-            await _close_now(stream)
+            with anyio.move_on_after(_CLOSE_S, shield=True):
+                await stream.aclose()
             raise
         self._stream = stream
         if self.cursor is None:
@@ -280,16 +297,7 @@ class Follower:
             await anyio.sleep(delay_s)
             delay_s = min(delay_s * 2, _RETRY_LAST_S)
 
-    async def _lose(self) -> None:
-        await self._close()
-        self._lost_at = time.monotonic()
-
     async def _close(self) -> None:
         stream, self._stream = self._stream, None
         if stream is not None:
-            await _close_now(stream)
-
-
-async def _close_now(stream: Stream) -> None:
-    with anyio.CancelScope(shield=True):  # closing a socket does not wait for the peer
-        await stream.aclose()
+            await stream.aclose()

@@ -19,7 +19,7 @@ from sid_protocol.errors import Refused, UsageError
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done and do nothing.")
 def command(session: Session, *, run: str | None, topic: str | None, yes: bool, dry_run: bool) -> None:
-    """Show the diff, ask, and move the target branch; prints the one command that takes it back."""
+    """Take the improvements over: shows the diff, asks, moves the target branch, prints the undo command."""
     console = session.console
     if not (yes or dry_run or console.may_ask):
         raise UsageError(

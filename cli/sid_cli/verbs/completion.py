@@ -15,7 +15,7 @@ VARIABLE = "_SICTL_COMPLETE"
 @verb("completion", example="sictl completion bash > ~/.local/share/bash-completion/completions/sictl")
 @click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 def command(session: Session, shell: str) -> None:
-    """Print the script that makes a shell complete verbs, options, runs and setting keys."""
+    """Print the script that makes a shell complete; verbs, options, runs and setting keys."""
     text = script(shell)
     session.console.result({"shell": shell, "script": text}, text)
 

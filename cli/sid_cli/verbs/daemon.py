@@ -17,7 +17,7 @@ from sid_protocol.errors import Refused
 @click.option("--now", is_flag=True, help="Shut down within 1 s, without a grace period.")
 @click.option("--yes", is_flag=True, help="Do not ask, even if runs are active.")
 def command(session: Session, *, action: str, now: bool, yes: bool) -> None:
-    """Show the daemon, or shut it down: active runs stop in a whole state and go on at its next start."""
+    """Show the daemon or shut it down; active runs stop in a whole state and go on at its next start."""
     if action == "status":
         _status(session)
     else:
@@ -28,7 +28,7 @@ def _status(session: Session) -> None:
     with session.daemon(spawn=False) as client:
         info = client.call("daemon.info")
     lines = [
-        f"sid {clean(info['version'])}, pid {info['pid']}, up {duration(info['uptime_s'])}, {info['runs']} runs active",
+        f"sid {clean(info['version'])}, pid {info['pid']}, up {duration(info['uptime_s'])}, active runs: {info['runs']}",
         f"socket {clean(info.get('socket') or session.socket_path)}",
     ]
     if info.get("state_dir"):

@@ -82,13 +82,14 @@ class Places:
 @click.option("--agents", metavar="N", type=click.IntRange(min=1), help="Plans a round.")
 @click.option("--keep", metavar="DIR", help="Make the repository there, and leave it there.")
 def command(session: Session, *, rounds: int | None, agents: int | None, keep: str | None) -> None:
-    """Watch a daemon improve a small program by measured, merged steps, without a key or a network."""
+    """Watch a daemon improve a small program: offline, without a key, by measured, merged steps."""
     console = session.console
+    kept = _new_folder(keep) if keep is not None else None
     console.say(
         "sid demo: a small slow program gets faster by measured, merged steps; offline, about a minute"
     )
     session.interrupt_note = "the demo and its daemon are gone"
-    with _home(keep) as demo, _own_signals():
+    with _home(kept) as demo, _own_signals():
         params = _make_repository(demo)
         console.say(f"made {clean(demo.repo)}; starting a daemon of its own")
         wanted = {"rounds": rounds, "agents": agents}
@@ -163,16 +164,21 @@ def _make_repository(demo: Places) -> dict[str, Any]:
     return {**params, "repo": str(demo.repo), "backend": "local", "trust": True}
 
 
+def _new_folder(keep: str) -> Path:
+    path = Path(places.absolute(keep))
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise UsageError(f"{path} is not empty", hint="--keep takes a new folder")
+    return path
+
+
 @contextlib.contextmanager
-def _home(keep: str | None) -> Iterator[Places]:
+def _home(kept: Path | None) -> Iterator[Places]:
     # A Unix socket's path is at most 107 bytes long, and some temporary folders are deeper than that.
     parent = tempfile.gettempdir()
-    base = Path(tempfile.mkdtemp(prefix="sid-demo-", dir=parent if len(parent) < _SHORT_ENOUGH else "/tmp"))  # noqa: S108 - mkdtemp makes it private
-    repo = base / "primes" if keep is None else Path(places.absolute(keep))
+    short = parent if len(parent) < _SHORT_ENOUGH else "/tmp"  # noqa: S108 - mkdtemp makes a private folder in it
+    base = Path(tempfile.mkdtemp(prefix="sid-demo-", dir=short))
     try:
-        if keep is not None and repo.exists() and (not repo.is_dir() or any(repo.iterdir())):
-            raise UsageError(f"{repo} is not empty", hint="--keep takes a new folder")
-        yield Places(base=base, repo=repo)
+        yield Places(base=base, repo=kept or base / "primes")
     finally:
         shutil.rmtree(base, ignore_errors=True)
 

@@ -11,7 +11,7 @@ from sid_cli.text import clean
 @run_argument
 @topic_option
 def command(session: Session, run: str | None, topic: str | None) -> None:
-    """Write every view (history, reports, raw data, table, chart) again from the run's database."""
+    """Write every view again: history, reports, raw data, table, chart, from the run's database."""
     with session.daemon(spawn=True) as client:
         result = session.call_run(client, "run.export", run, topic)
     text = f"wrote {len(result['files'])} files below {clean(result['root'])}"

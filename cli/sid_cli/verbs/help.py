@@ -28,7 +28,7 @@ exit codes of sictl
 @click.argument("topic", metavar="[VERB|exit-codes]", required=False)
 @click.pass_context
 def command(context: click.Context, session: Session, topic: str | None) -> None:
-    """Show all verbs, one verb with an example, or the exit codes."""
+    """Show all verbs, one verb, or the exit codes."""
     text = EXIT_CODES if topic == "exit-codes" else _help_of(topic, context)
     session.console.result({"help": text}, text)
 

@@ -17,7 +17,7 @@ from sid_cli.status_text import Look
 @run_argument
 @topic_option
 def command(session: Session, run: str | None, topic: str | None) -> None:
-    """Show the rounds of a run: result, score, gain, and the winner's hypothesis."""
+    """Show the rounds of a run as a table: result, score, gain, and the winner's hypothesis."""
     with session.daemon(spawn=True) as client:
         run_id = session.row(client, run, topic)["run_id"]
         rounds = all_rounds(client, run_id)

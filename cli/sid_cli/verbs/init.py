@@ -172,14 +172,14 @@ def interviewed(params: dict[str, Any], result: dict[str, Any], console: Console
 
 def known_goal(params: dict[str, Any], result: dict[str, Any]) -> interview.Goal:
     """Return what flags and an existing track already say."""
-    present = result["trusts"].get("benchmark_command") or ""
-    objective = params.get("objective", "")
+    objective, benchmark = params.get("objective", ""), params.get("benchmark", "")
     return interview.Goal(
         objective=objective,
         objective_known=not objective and "--objective" not in result["missing"],
-        benchmark=params.get("benchmark") or present,
-        format=params.get("format") or ("json" if present or params.get("metric") else ""),
-        direction=params.get("direction") or "",
+        benchmark=benchmark,
+        metric_known=not benchmark and "--benchmark" not in result["missing"],
+        format=params.get("format") or ("json" if params.get("metric") else ""),
+        direction=params.get("direction", ""),
         target=params.get("target"),
         target_known="target" in params,
         scope=tuple(params.get("scope", ())),

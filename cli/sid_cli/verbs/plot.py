@@ -38,7 +38,7 @@ def format_of(path: str) -> str:
     "-o", "--output", metavar="FILE.png|svg", help="Where to write it.  [default: sid-RUN.png here]"
 )
 def command(session: Session, run: str | None, topic: str | None, output: str | None) -> None:
-    """Draw the best score so far as steps, with every candidate."""
+    """Draw the step chart; the best score so far, with every candidate."""
     form = format_of(output) if output is not None else "png"
     with session.daemon(spawn=True) as client:
         run_id = session.row(client, run, topic)["run_id"]

@@ -43,7 +43,7 @@ def _round(word: str) -> int:
 @click.argument("words", metavar="[RUN] [ROUND]", nargs=-1)
 @topic_option
 def command(session: Session, words: tuple[str, ...], topic: str | None) -> None:
-    """Show one round with plans, reviews, scores, kills, verdict and evidence; the last one without ROUND."""
+    """Show one round whole: plans, reviews, scores, kills, verdict, evidence; the last one without ROUND."""
     run, iteration = split(words)
     with session.daemon(spawn=True) as client:
         found = session.call_run(client, "run.round", run, topic, iteration=iteration)

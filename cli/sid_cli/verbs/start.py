@@ -31,7 +31,7 @@ def command(
     rounds: int | None,
     wait: bool,
 ) -> None:
-    """Start a run, or let it go on where it was; prints its id."""
+    """Start a run, or let a stopped one go on; prints its id."""
     with session.daemon(spawn=True) as client:
         track, run_id = target(session, client, repo, topic)
         asked = {"rounds": rounds, "root": None if root is None else places.absolute(root)}

@@ -17,7 +17,7 @@ from sid_protocol.errors import Refused
 @click.option("--now", is_flag=True, help="Within 1 s, without a grace period; the state stays whole.")
 @click.option("--yes", is_flag=True, help="Do not ask before --now.")
 def command(session: Session, *, run: str | None, topic: str | None, now: bool, yes: bool) -> None:
-    """End a run safely: finished candidates are kept, unfinished ones are redone by the next start."""
+    """End a run safely, within seconds: finished candidates are kept, unfinished ones are redone by the next start."""
     console = session.console
     with session.daemon(spawn=False) as client:
         row = session.row(client, run, topic)
