@@ -21,6 +21,7 @@ import secrets
 import select
 import signal
 import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,10 +33,12 @@ from sid_protocol.errors import WorldError
 
 JOB_VARIABLE = "SID_JOB"
 KILL_LIMIT_S = 30.0  # what lives longer after SIGKILL hangs in the kernel, most often on a disk
-_LOOK_AGAIN_S = 0.05  # how long one turn of the kill loop waits for those it killed
+_LOOK_AGAIN_S = 0.05  # how long one turn of a kill loop waits for those it killed
 _RLIMIT_LOCKS = 10  # asm-generic/resource.h; the resource module has no name for it
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
-_TAG_FLOOR, _TAG_CEILING = 1 << 32, 1 << 62
+# A tag: one bit, so that no limit that someone means is taken for one, 32 bits of the daemon, 29 of the job.
+_TAG_BIT = 1 << 61
+_TAG_JOB_BITS = 29
 
 Members = Callable[[], Mapping[int, ProcessStat]]
 _adopting = 0  # how many scopes of `adopt_orphans` are open
@@ -65,13 +68,14 @@ class Mark:
     @classmethod
     def fresh(cls, prefix: str) -> Mark:
         """Return the mark of a new job of the daemon whose jobs are named `prefix`."""
-        _, hard = resource.getrlimit(_RLIMIT_LOCKS)
-        ceiling = _TAG_CEILING if hard == resource.RLIM_INFINITY else max(hard, _TAG_FLOOR + 1)
-        tag = _TAG_FLOOR + secrets.randbelow(ceiling - _TAG_FLOOR)
-        return cls(f"{prefix}.{secrets.token_hex(8)}", tag)
+        job = secrets.randbits(_TAG_JOB_BITS)
+        return cls(f"{prefix}.{secrets.token_hex(8)}", _first_tag(prefix) + job)
 
     def put_on(self, pid: int) -> None:
-        """Tag a process, and so all that it will start; where that is refused, the variable is left."""
+        """Tag a process, and so all that it will start.
+
+        Refused inside a job of another daemon, whose own tag is the limit; there the variable is all there is.
+        """
         with contextlib.suppress(PermissionError):
             resource.prlimit(pid, _RLIMIT_LOCKS, (self.tag, self.tag))
 
@@ -82,6 +86,10 @@ class Mark:
         return procfs.environment_value(pid, JOB_VARIABLE) == self.job_id
 
 
+def _first_tag(prefix: str) -> int:
+    return _TAG_BIT | zlib.crc32(prefix.encode()) << _TAG_JOB_BITS
+
+
 @dataclass(frozen=True, slots=True)
 class SandboxTree:
     """The processes of a job in a PID namespace: its init (the id that the host knows) and its descendants."""
@@ -90,40 +98,89 @@ class SandboxTree:
 
     def members(self) -> Mapping[int, ProcessStat]:
         """Return all that are alive, init included."""
-        return _alive({self.init})
+        return procfs.tree([self.init])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PlainTree:
     """The processes of a job without a namespace: found by descent, by mark and, if there is one, by cgroup.
 
     Only right inside `adopt_orphans`, and until `main` was reaped: its id may be another's then.
+
+    Attributes:
+        main: The first process, a child of this one.
+        mark: What the others are known by.
+        cgroup: Where they live, if anywhere.
+        cpu_s: CPU time of the orphans that were reaped so far, and of their children, in seconds.
     """
 
     main: int
     mark: Mark
     cgroup: JobCgroup | None = None
+    cpu_s: float = 0.0
 
     def members(self) -> Mapping[int, ProcessStat]:
-        """Return all that are alive; cheap where nobody outlived `main`."""
+        """Return all that are alive, as far as one look can tell."""
+        return procfs.tree({self.main, *self._adopted(), *self._in_cgroup()})
+
+    def end(self) -> set[int]:
+        """Kill all members until none is left, and reap those that were adopted; blocks.
+
+        After the first look only the orphans matter: whoever loses its parent becomes a child of this process.
+        Of a lineage that does nothing but fork and exit, the youngest is such a child, dead or alive, at any
+        moment; so it has ended when two looks in a row find no child, and to be faster than the fork, a look
+        is no more than one list of children.
+
+        Returns:
+            The ids of those that were found alive and killed.
+
+        Raises:
+            JobStuckError: Some are left `KILL_LIMIT_S` later.
+        """
+        members = self.members()
+        _kill(members)
+        killed = set(members)
+        give_up_at = time.monotonic() + KILL_LIMIT_S
+        before: set[int] = set()
+        quiet_looks = 0
+        while quiet_looks < 2:  # see above
+            found, ended = self._strike()
+            killed |= found
+            quiet_looks = 0 if found or ended else quiet_looks + 1
+            if found and found == before:
+                _wait_for(found)
+            before = found
+            if found and time.monotonic() > give_up_at:
+                raise JobStuckError(found)
+        return killed
+
+    def _strike(self) -> tuple[set[int], bool]:
+        """Kill main, orphans and cgroup; return who was alive, and whether a dead orphan was reaped."""
+        reaped = False
+        alive = set(procfs.tree(self._in_cgroup()))
+        if alive and self.cgroup:
+            self.cgroup.kill()
+        for pid in self._adopted():
+            if (cpu_s := reap(pid)) is None:
+                _kill_child(pid)
+                alive.add(pid)
+            else:
+                self.cpu_s += cpu_s
+                reaped = True
         main = procfs.read_stat(self.main)
-        roots = {self.main} if main and main.state not in procfs.ENDED else set()
-        roots |= self._adopted()
-        if self.cgroup:
-            roots |= self.cgroup.members()
-        return _alive(roots) if roots else {}
+        if main and main.state not in procfs.ENDED:
+            _kill_child(self.main)
+            alive.add(self.main)
+        return alive, reaped
 
-    def kill(self) -> set[int]:
-        """Kill all members until none is left; blocks. Returns whom it killed."""
-        return kill_until_gone(self.members, self.cgroup.kill if self.cgroup else None)
+    def _adopted(self) -> Iterator[int]:
+        """Yield the orphans of this job, the youngest first."""
+        for pid in reversed(procfs.children_of(os.getpid())):
+            if pid != self.main and self.mark.is_on(pid):
+                yield pid
 
-    def reap(self) -> float:
-        """Reap the job's zombies that this process adopted, and return the CPU time they used, in seconds."""
-        return sum(map(reap, self._adopted()))
-
-    def _adopted(self) -> set[int]:
-        children = procfs.children_of(os.getpid())
-        return {pid for pid in children if pid != self.main and self.mark.is_on(pid)}
+    def _in_cgroup(self) -> set[int]:
+        return self.cgroup.members() if self.cgroup else set()
 
 
 @contextlib.contextmanager
@@ -143,30 +200,27 @@ def adopt_orphans() -> Iterator[None]:
         _set_subreaper(on=_adopting > 0)
 
 
-def reap(pid: int) -> float:
-    """Reap an adopted process if it has ended, and return the CPU time of it and its children, in seconds."""
+def reap(pid: int) -> float | None:
+    """Reap an adopted process.
+
+    Returns:
+        The CPU time of it and the children it waited for, in seconds; 0 where its own parent has reaped it;
+        None where it is alive.
+    """
     try:
         reaped, _, usage = os.wait4(pid, os.WNOHANG)
-    except ChildProcessError:  # its own parent has done it
+    except ChildProcessError:
         return 0.0
-    return usage.ru_utime + usage.ru_stime if reaped else 0.0
+    return usage.ru_utime + usage.ru_stime if reaped else None
 
 
-def _set_subreaper(*, on: bool) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(on), 0, 0, 0) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
-
-
-def kill_until_gone(members: Members, kill_at_once: Callable[[], None] | None = None) -> set[int]:
+def kill_until_gone(members: Members) -> set[int]:
     """Send SIGKILL to all members, again and again until two looks in a row find nobody; blocks.
 
     Two looks, because a look is no instant: a process may fork behind the reader's back, once.
 
     Args:
         members: Finds those that are alive.
-        kill_at_once: Kills many of them in one step, where there is such a thing.
 
     Returns:
         The ids of all that were found alive and killed.
@@ -176,32 +230,33 @@ def kill_until_gone(members: Members, kill_at_once: Callable[[], None] | None = 
     """
     killed: set[int] = set()
     give_up_at = time.monotonic() + KILL_LIMIT_S
-    empty_looks = 0
-    while empty_looks < 2:  # see above
+    quiet_looks = 0
+    while quiet_looks < 2:  # see above
         found = members()
-        empty_looks = 0 if found else empty_looks + 1
+        quiet_looks = 0 if found else quiet_looks + 1
         killed |= found.keys()
-        if found and kill_at_once:
-            kill_at_once()
         _kill(found)
+        _wait_for(found)
         if found and time.monotonic() > give_up_at:
             raise JobStuckError(found)
     return killed
 
 
-def send_signal(members: Mapping[int, ProcessStat], *signals: signal.Signals) -> None:
-    """Send signals to processes, each of which is the one in the table or is spared."""
-    for fd in _open_all(members):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            for number in signals:
-                signal.pidfd_send_signal(fd, number)
-        os.close(fd)
+def end_cgroup(cgroup: JobCgroup) -> set[int]:
+    """Kill all that live in a cgroup until it is empty; blocks. Returns whom it killed."""
+
+    def members() -> Mapping[int, ProcessStat]:
+        found = procfs.tree(cgroup.members())
+        cgroup.kill()
+        return found
+
+    return kill_until_gone(members) if cgroup.path.exists() else set()
 
 
 def sweep_leftovers(prefix: str) -> list[int]:
-    """Kill all processes of this user that jobs named `prefix` left behind, with their descendants; blocks.
+    """Kill all processes of this user that bear the mark of a job named `prefix`; blocks.
 
-    For the start of a daemon, before its first job: what a killed predecessor left. This process and its own
+    For the start of a daemon, before its first job: what a killed predecessor left. This process and its
     ancestors are spared, so a daemon may itself be part of a job.
 
     Args:
@@ -216,62 +271,81 @@ def sweep_leftovers(prefix: str) -> list[int]:
     """
     if not prefix:
         raise ValueError("an empty prefix would sweep the jobs of every daemon")
+    spared = {os.getpid(), *procfs.ancestors(os.getpid())}
+    strangers: set[int] = set()
 
     def members() -> Mapping[int, ProcessStat]:
-        table = procfs.process_table()
-        spared = {os.getpid(), *procfs.ancestors(os.getpid(), table)}
-        named = [pid for pid in table if pid not in spared and _is_named(pid, f"{prefix}.")]
-        return {pid: stat for pid, stat in _alive(set(named), table).items() if pid not in spared}
+        # The new ones only, to be faster than who forks; all of them, after a look that found nobody.
+        listed = procfs.process_ids() - spared
+        strangers.intersection_update(listed)
+        named = {pid for pid in listed - strangers if _is_named(pid, prefix)}
+        strangers.update(listed - named)
+        found = {pid: stat for pid in named if (stat := procfs.read_stat(pid))}
+        alive = {pid: stat for pid, stat in found.items() if stat.state not in procfs.ENDED}
+        if not alive:
+            strangers.clear()
+        return alive
 
     return sorted(kill_until_gone(members))
 
 
-def end_cgroup(cgroup: JobCgroup) -> set[int]:
-    """Kill all that live in a cgroup until it is empty; blocks. Returns whom it killed."""
-    return kill_until_gone(lambda: _alive(cgroup.members()), cgroup.kill)
-
-
-def _is_named(pid: int, start: str) -> bool:
-    try:
-        own = Path(f"/proc/{pid}").stat().st_uid == os.getuid()
-    except FileNotFoundError:
-        return False
-    return own and (procfs.environment_value(pid, JOB_VARIABLE) or "").startswith(start)
-
-
-def _alive(roots: set[int], table: Mapping[int, ProcessStat] | None = None) -> dict[int, ProcessStat]:
-    table = procfs.process_table() if table is None else table
-    found = {pid: table[pid] for pid in procfs.tree(roots, table)}
-    return {pid: stat for pid, stat in found.items() if stat.state not in procfs.ENDED}
-
-
-def _kill(found: Mapping[int, ProcessStat]) -> None:
-    """Kill them and wait a moment until they are dead."""
-    fds = list(_open_all(found))
-    poll = select.poll()
-    for fd in fds:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            signal.pidfd_send_signal(fd, signal.SIGKILL)
-        poll.register(fd, select.POLLIN)
-    alive = len(fds)
-    until = time.monotonic() + _LOOK_AGAIN_S
-    while alive and (left_s := until - time.monotonic()) > 0:
-        for fd, _ in poll.poll(left_s * 1000):
-            poll.unregister(fd)
-            alive -= 1
-    for fd in fds:
-        os.close(fd)
-
-
-def _open_all(found: Mapping[int, ProcessStat]) -> Iterator[int]:
-    """Open a pidfd of each process that is still the one in the table, not a later one with its number."""
-    for pid, stat in found.items():
+def send_signal(members: Mapping[int, ProcessStat], *signals: signal.Signals) -> None:
+    """Send signals to processes, each of which is the one in the table or is spared."""
+    for pid, stat in members.items():
         try:
             fd = os.pidfd_open(pid)
         except ProcessLookupError:
             continue
         now = procfs.read_stat(pid)
-        if now is not None and now.started == stat.started:
-            yield fd
-        else:
-            os.close(fd)
+        if now is not None and now.started == stat.started:  # not a later one with its number
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                for number in signals:
+                    signal.pidfd_send_signal(fd, number)
+        os.close(fd)
+
+
+def _kill_child(pid: int) -> None:
+    """Kill an own child that was not reaped, so that its id is nobody else's; one that became root is spared."""
+    with contextlib.suppress(PermissionError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _kill(members: Mapping[int, ProcessStat]) -> None:
+    send_signal(members, signal.SIGKILL)
+
+
+def _wait_for(pids: Iterable[int]) -> None:
+    """Wait a moment for processes to end."""
+    poll = select.poll()
+    with contextlib.ExitStack() as held:
+        alive = 0
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                fd = os.pidfd_open(pid)
+                held.callback(os.close, fd)
+                poll.register(fd, select.POLLIN)
+                alive += 1
+        until = time.monotonic() + _LOOK_AGAIN_S
+        while alive and (left_s := until - time.monotonic()) > 0:
+            for fd, _ in poll.poll(left_s * 1000):
+                poll.unregister(fd)
+                alive -= 1
+
+
+def _is_named(pid: int, prefix: str) -> bool:
+    try:
+        if Path(f"/proc/{pid}").stat().st_uid != os.getuid():
+            return False
+    except FileNotFoundError:
+        return False
+    tag = procfs.file_locks_limit(pid)
+    if tag is not None and tag >> _TAG_JOB_BITS == _first_tag(prefix) >> _TAG_JOB_BITS:
+        return True
+    return (procfs.environment_value(pid, JOB_VARIABLE) or "").startswith(f"{prefix}.")
+
+
+def _set_subreaper(*, on: bool) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(on), 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))

@@ -5,9 +5,10 @@ else of sid starts a process. It decides nothing about what a job's end means. I
 end of a job is the end of all its processes, not end of file and not the exit of the first; its output is
 always read, with a cap; it is reaped before the scope returns. `launch` starts it, `containment` ends it.
 
-What holds when the daemon itself is killed: a sandbox ends with it. Without a sandbox only the job's first
-process is tied to the daemon's life, and only where `setpriv` is installed; what is left is found by its
-marks when the next daemon starts (`prepare_jobs`), or ended by systemd with the unit.
+What holds when the daemon itself is killed: a sandbox ends with it; one in the middle of its set-up may leave
+an idle bubblewrap, never a job. Without a sandbox only the job's first process is tied to the daemon's life,
+and only where `setpriv` is installed. What is left is found by its marks when the next daemon starts
+(`prepare_jobs`), or ended by systemd with the unit.
 """
 
 from __future__ import annotations
@@ -199,7 +200,7 @@ class _Job:
 
     async def _kill(self) -> None:
         if self._launch.init_pidfd is None:
-            self._killed = len(await _in_thread(self._tree.kill))
+            self._killed = len(await _in_thread(self._tree.end))
         elif not self._has_ended():
             self._killed = len(await _in_thread(self._members()))
             # The init, never the outer process: killed during its set-up, that leaves the rest behind.
@@ -214,10 +215,10 @@ class _Job:
         process = self._launch.process
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-        self._cpu_s = usage.ru_utime + usage.ru_stime + self._tree.reap()
+        self._cpu_s = usage.ru_utime + usage.ru_stime + self._tree.cpu_s
         if self._launch.init is not None:
             # The outer process leaves its init to us, which has the CPU time of all in there, unless it reaped it.
-            self._cpu_s += containment.reap(self._launch.init)
+            self._cpu_s += containment.reap(self._launch.init) or 0.0
         if self._handle:
             self._handle.close()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,31 +77,31 @@ def read_stat(pid: int) -> ProcessStat | None:
     return ProcessStat(pid, int(fields[1]), fields[0].decode(), int(fields[19]), cpu_s)
 
 
-def process_table() -> dict[int, ProcessStat]:
-    """Return every process that can be seen, by id."""
-    stats = (read_stat(int(name)) for name in os.listdir("/proc") if name.isdecimal())
-    return {stat.pid: stat for stat in stats if stat}
+def process_ids() -> set[int]:
+    """Return the ids of all processes that can be seen."""
+    return {int(name) for name in os.listdir("/proc") if name.isdecimal()}
 
 
-def tree(roots: Iterable[int], table: Mapping[int, ProcessStat]) -> set[int]:
-    """Return `roots` and all their descendants, as far as they are in `table`."""
-    children: dict[int, list[int]] = {}
-    for stat in table.values():
-        children.setdefault(stat.parent, []).append(stat.pid)
-    found: set[int] = set()
+def tree(roots: Iterable[int]) -> dict[int, ProcessStat]:
+    """Return `roots` and all their descendants that are alive, by id."""
+    found: dict[int, ProcessStat] = {}
+    seen: set[int] = set()
     pending = list(roots)
     while pending:
         pid = pending.pop()
-        if pid in table and pid not in found:
-            found.add(pid)
-            pending += children.get(pid, ())
+        stat = None if pid in seen else read_stat(pid)
+        seen.add(pid)
+        if stat and stat.state not in ENDED:
+            found[pid] = stat
+            pending += children_of(pid)
     return found
 
 
-def ancestors(pid: int, table: Mapping[int, ProcessStat]) -> list[int]:
-    """Return the process's parent, its parent, and so on."""
-    found = []
-    while pid in table and (pid := table[pid].parent):
+def ancestors(pid: int) -> list[int]:
+    """Return the process's parent, its parent, and so on, as far as they can be seen."""
+    found: list[int] = []
+    while (stat := read_stat(pid)) and stat.parent:
+        pid = stat.parent
         found.append(pid)
     return found
 
@@ -117,7 +117,8 @@ def children_of(pid: int) -> list[int]:
         return []
     lists = [_read(f"/proc/{pid}/task/{thread}/children") for thread in threads]
     if any(found is None for found in lists) and not Path("/proc/thread-self/children").exists():
-        return [stat.pid for stat in process_table().values() if stat.parent == pid]
+        stats = map(read_stat, process_ids())
+        return [stat.pid for stat in stats if stat and stat.parent == pid]
     return [int(child) for found in lists if found for child in found.split()]
 
 

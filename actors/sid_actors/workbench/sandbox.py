@@ -170,12 +170,12 @@ async def probe_bwrap() -> str | None:
     Returns:
         None where it works, else the reason and what to do, in one line.
     """
-    if shutil.which("bwrap") is None:
-        return "bubblewrap is not installed; apt-get install bubblewrap"
     return await trio.to_thread.run_sync(_probe)
 
 
 def _probe() -> str | None:
+    if shutil.which("bwrap") is None:
+        return "bubblewrap is not installed; apt-get install bubblewrap"
     with tempfile.TemporaryDirectory(prefix="sid-probe-") as folder:
         sealed = Path(folder, "sealed")
         sealed.touch()
