@@ -25,7 +25,7 @@ from sid_actors.gitcli import git
 from sid_actors.repository import RepoInfo, metadata_lock
 from sid_actors.trees import open_repository, tree_of
 from sid_protocol.errors import GitError
-from sid_protocol.ids import archive_tag, experiment_branch, improve_branch
+from sid_protocol.ids import archive_tag, experiment_branch, improve_branch, worktree_name
 
 _T = TypeVar("_T")
 _EXCLUDED = ("/.sid/", "/worktrees/")
@@ -206,9 +206,8 @@ class GitMaster:
         branch = experiment_branch(topic, iteration, executor)
 
         def drop(repo: pygit2.Repository) -> bool:
-            ours = f"{self.info.top}/worktrees/"
-            holders = refs.checked_out_at(self.info.common_dir, branch)
-            if any(not folder.startswith(ours) for folder in holders):
+            ours = f"{self.info.top}/worktrees/{worktree_name(topic, iteration, executor)}"
+            if set(refs.checked_out_at(self.info.common_dir, branch)) - {ours}:
                 return False
             refs.delete(repo, f"refs/heads/{branch}")
             return True

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import trio
 
-from sid_actors.process import JobLimits, JobResult, JobSpec, run_job
+from sid_actors.process import JobLimits, JobResult, JobSpec, JobStartError, run_job
 from sid_actors.repository import RepoInfo
 from sid_actors.trees import changes, open_repository, tree_of, with_changes
 from sid_actors.workbench.base import BenchRun, CommandRun
@@ -65,7 +65,7 @@ class LocalBench:
         self._guard = PlainCheckout(info.common_dir, f"{root}/pool/guard")
         self._bench_turn = trio.Lock()
         self._guard_turn = trio.Lock()
-        self._toolchain: Toolchain | None = None
+        self._toolchains: dict[str, Toolchain] = {}
 
     async def measure(self, tree: str, iteration: int, settings: Settings) -> BenchRun:
         """See `Bench.measure`."""
@@ -86,7 +86,7 @@ class LocalBench:
             await self._fill(self._guard, tree, settings)
             limit_s = settings.deadlines.guard
             job = await self._job(self._guard.folder, command, iteration, settings, limit_s)
-            result = await run_job(replace(job, merge_stderr=True))
+            result = await _run(replace(job, merge_stderr=True))
         return CommandRun(
             command=command,
             passed=result.exit_code == 0 and not result.timed_out,
@@ -104,7 +104,7 @@ class LocalBench:
             job = await self._job(self._bench.folder, command, iteration, settings, limit_s)
             load1 = os.getloadavg()[0]
             started_at = datetime.now(UTC).isoformat(timespec="microseconds")
-            result = await run_job(job)
+            result = await _run(job)
         verdict = await trio.to_thread.run_sync(_judge, result, settings)
         return BenchRun(
             score=verdict.score,
@@ -135,16 +135,16 @@ class LocalBench:
         home = os.environ.get("HOME", "/")
         path = os.environ.get("PATH", "/usr/bin:/bin")
         enclosed = self._sandboxed and settings.sandbox != "off"
-        if enclosed and self._toolchain is None:
-            self._toolchain = await trio.to_thread.run_sync(lambda: find_toolchain(path, home=home))
         shared = _mounts(self._info.top, folder, (*settings.share_paths, *settings.benchmark_paths))
         sandbox = None
-        if enclosed and self._toolchain:
-            path = self._toolchain.path
+        if enclosed:
+            if command not in self._toolchains:
+                self._toolchains[command] = await trio.to_thread.run_sync(_toolchain, command, path, home)
+            path = self._toolchains[command].path
             sandbox = Sandbox(
                 workdir=folder,
                 writable=(folder,),
-                readable=self._toolchain.readable,
+                readable=self._toolchains[command].readable,
                 sealed=(),
                 network=settings.benchmark_network,
                 home=home,
@@ -174,6 +174,17 @@ class LocalBench:
             ),
             sandbox=sandbox,
         )
+
+
+def _toolchain(command: str, path: str, home: str) -> Toolchain:
+    return find_toolchain(path, home=home, programs=command.split()[:1])
+
+
+async def _run(job: JobSpec) -> JobResult:
+    try:
+        return await run_job(job)
+    except JobStartError as error:
+        raise BenchmarkError(f"the command could not be started: {error.message}", hint=error.hint) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ class Checkouts:
         self._known = set(known)
         self._nursery = nursery
         self._trash = itertools.count(1)
-        self._deleting = 0
+        self._deleting: set[str] = set()
         self._deleted = trio.Event()
 
     async def open(self, iteration: int, executor: str, start: str) -> Worktree:
@@ -191,21 +191,19 @@ class Checkouts:
             disk.remove(admin_dir)
 
     def _discard(self, path: str) -> None:
-        self._deleting += 1
+        self._deleting.add(path)
         self._nursery.start_soon(self._delete, path)
 
     async def _delete(self, path: str) -> None:
         try:
             await pool.delete(path)
         finally:
-            self._deleting -= 1
+            self._deleting.discard(path)
             self._deleted.set()
             self._deleted = trio.Event()
 
     def _old_trash(self) -> list[str]:
-        if self._deleting or not Path(self.pool).is_dir():
-            return []
-        return [str(path) for path in Path(self.pool).glob("trash-*")]
+        return [str(path) for path in Path(self.pool).glob("trash-*") if str(path) not in self._deleting]
 
     def _strangers(self) -> list[str]:
         top = Path(self._path(worktree_name(self._topic, 1, "executor_1"))).parent
@@ -221,6 +219,7 @@ class Checkouts:
         return found
 
     def _drop_empty_folders(self) -> None:
-        for folder in {Path(self._path(name)).parent for name in self._known} | {Path(self._path(""))}:
+        parents = {Path(self._path(name)).parent for name in self._known}
+        for folder in (*sorted(parents, reverse=True), Path(self._info.top, "worktrees")):  # deepest first
             with contextlib.suppress(OSError):  # not empty: something of the user's is there
                 folder.rmdir()

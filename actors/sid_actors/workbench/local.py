@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 import pygit2
 import trio
@@ -21,13 +22,13 @@ from sid_actors.workbench.base import Collected
 from sid_actors.workbench.checkouts import Checkouts, Worktree
 from sid_actors.workbench.edits import ConversionConfig, Edits, conversion_config, find_edits
 from sid_actors.workbench.pool import PlainCheckout
-from sid_actors.workbench.seal import Refusal, Seal, check_candidate, make_seal
+from sid_actors.workbench.seal import Refusal, Seal, SealRules, check_candidate, make_seal
 from sid_protocol.errors import GitError
 from sid_protocol.ids import worktree_name
 from sid_protocol.records import Category
 from sid_protocol.settings import Settings
 
-_SHORTSTAT = re.compile(r"([0-9]+) (?:insertion|deletion)")
+_SHORTSTAT = re.compile(r"([0-9]+) (insertion|deletion)")
 _SUBJECT_LIMIT = 200
 
 
@@ -97,7 +98,7 @@ class LocalWorkbench:
         differences, commit = await trio.to_thread.run_sync(self._commit, worktree, base, edits, message)
         if not differences:
             refusal: tuple[Category, str] = ("logic_error", "empty change")
-            return Collected(commit=None, diff_stat="", changed_lines=0, paths=(), refusal=refusal)
+            return Collected(commit=None, diff_stat="", net_lines=0, paths=(), refusal=refusal)
         stat = await git("diff-tree", "--shortstat", base, commit, cwd=self._info.common_dir)
         refused, warnings = check_candidate(
             seal,
@@ -110,7 +111,7 @@ class LocalWorkbench:
         return Collected(
             commit=commit,
             diff_stat=stat.line.strip(),
-            changed_lines=sum(int(number) for number in _SHORTSTAT.findall(stat.line)),
+            net_lines=_net_lines(stat.line),
             paths=tuple(printable(change.path) for change in differences),
             refusal=(refused.category, printable(refused.why)) if refused else None,
             findings=tuple(printable(warning) for warning in warnings),
@@ -144,18 +145,24 @@ class LocalWorkbench:
         return differences, str(oid)
 
 
+def _net_lines(shortstat: str) -> int:
+    signs = {"insertion": 1, "deletion": -1}
+    return sum(signs[kind] * int(number) for number, kind in _SHORTSTAT.findall(shortstat))
+
+
 async def seal_of(common_dir: str, commit: str, settings: Settings) -> Seal:
     """Return the sealed set of a commit.
 
     Raises:
         GitError: there is no such commit.
     """
+    return await trio.to_thread.run_sync(_seal_of, common_dir, commit, SealRules.of(settings))
 
-    def read() -> Seal:
-        repo = open_repository(common_dir)
-        return make_seal([path for path, _ in files(repo, tree_of(repo, commit))], settings)
 
-    return await trio.to_thread.run_sync(read)
+@lru_cache(maxsize=32)
+def _seal_of(common_dir: str, commit: str, rules: SealRules) -> Seal:
+    repo = open_repository(common_dir)
+    return make_seal([path for path, _ in files(repo, tree_of(repo, commit))], rules)
 
 
 async def tracked_files(common_dir: str, commit: str) -> tuple[str, ...]:
@@ -188,7 +195,7 @@ def _refused(refusal: Refusal) -> Collected:
     return Collected(
         commit=None,
         diff_stat="",
-        changed_lines=0,
+        net_lines=0,
         paths=tuple(map(printable, refusal.paths)),
         refusal=(refusal.category, printable(refusal.why)),
     )

@@ -64,6 +64,7 @@ class Seal:
         patterns: What an added file may not match.
         names: Paths that the commands name, whether or not they exist yet.
         free: Paths that the user put in scope by name.
+        twins: Paths and folders, folded: what differs from them by case or composition only.
     """
 
     paths: frozenset[str]
@@ -71,6 +72,7 @@ class Seal:
     patterns: tuple[str, ...]
     names: frozenset[str]
     free: frozenset[str]
+    twins: frozenset[str]
 
     @property
     def shown(self) -> tuple[str, ...]:
@@ -89,32 +91,53 @@ class Seal:
             path in self.names
             or matches(path, self.patterns)
             or matches(folded, map(fold, self.patterns))
-            or any(folded == twin or folded.startswith(f"{twin}/") for twin in map(fold, self.paths))
-            or any(folded == twin or folded.startswith(f"{twin}/") for twin in map(fold, self.folders))
+            or any(part in self.twins for part in (folded, *_parents(folded)))
         )
 
 
-def make_seal(tracked: Iterable[str], settings: Settings) -> Seal:
-    """Return the seal of a commit, from its paths and the settings of its track."""
-    free = frozenset(
-        literal(pattern)
-        for pattern in settings.scope.include
-        if not matches(literal(pattern), settings.sealed_files)
-    )
-    commands = (settings.benchmark_command, settings.holdout_command or "", *settings.guard_command)
-    names = frozenset().union(*map(named_paths, commands)) - free
-    patterns = (*settings.sealed_files, *HARNESS)
+@dataclass(frozen=True, slots=True)
+class SealRules:
+    """What of a track's settings decides the sealed set; can be a cache's key."""
+
+    sealed_files: tuple[str, ...]
+    include: tuple[str, ...]
+    commands: tuple[str, ...]
+
+    @classmethod
+    def of(cls, settings: Settings) -> SealRules:
+        """Take what counts from the settings."""
+        commands = (settings.benchmark_command, settings.holdout_command or "", *settings.guard_command)
+        return cls(tuple(settings.sealed_files), tuple(settings.scope.include), commands)
+
+
+def make_seal(tracked: Iterable[str], rules: SealRules) -> Seal:
+    """Return the seal of a commit, from its paths and the rules of its track."""
+    exact = map(literal, rules.include)
+    free = frozenset(path for path in exact if not matches(path, rules.sealed_files))
+    names = frozenset().union(*map(named_paths, rules.commands)) - free
+    patterns = (*rules.sealed_files, *HARNESS)
     paths: set[str] = set()
     folders: set[str] = set()
     for path in tracked:
         if path in free or not (path in names or matches(path, patterns)):
             continue
         paths.add(path)
-        parents = [path[:at] for at, sign in enumerate(path) if sign == "/"]
-        if whole := next((folder for folder in parents if covers(folder, patterns)), None):
+        if whole := next((folder for folder in _parents(path) if covers(folder, patterns)), None):
             folders.add(whole)
-    open_folders = {folder for folder in folders if any(name.startswith(f"{folder}/") for name in free)}
-    return Seal(frozenset(paths), tuple(sorted(folders - open_folders)), patterns, names, free)
+    folders -= {parent for path in free for parent in _parents(path)}
+    return Seal(
+        paths=frozenset(paths),
+        folders=tuple(sorted(folders)),
+        patterns=patterns,
+        names=names,
+        free=free,
+        twins=frozenset(map(fold, paths | folders)),
+    )
+
+
+def _parents(path: str) -> list[str]:
+    """Return the folders that a path lies in, from the top."""
+    return [path[:at] for at, sign in enumerate(path) if sign == "/"]
 
 
 def in_scope(path: str, scope: Scope) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ import trio
 
 from sid_actors.git_master import GitMaster
 from sid_actors.repository import RepoInfo, discover
-from sid_actors.workbench.base import Collected
+from sid_actors.workbench.base import Bench, Collected, Workbench
 from sid_actors.workbench.benchmark import LocalBench
 from sid_actors.workbench.local import LocalWorkbench
 from sid_actors.workbench.machine import MachineLock, lock_path
@@ -93,4 +93,6 @@ def open_bay() -> OpenBay:
     return opened
 
 
-Story = Callable[[Bay], Awaitable[None]]
+def meets_the_protocols(workbench: LocalWorkbench, bench: LocalBench) -> tuple[Workbench, Bench]:
+    """The type checker says whether they do."""
+    return workbench, bench

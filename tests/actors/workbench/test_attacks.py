@@ -406,7 +406,7 @@ async def test_line_ends_and_encodings_are_converted_and_raise_no_alarm(
         found = await bay.collect()
     assert found.refusal is None
     assert found.paths == ("a.bin", "a.txt", "a.u16", "app.py")
-    assert found.changed_lines == 8
+    assert found.net_lines == 0
 
     def blob(path: str) -> bytes:
         return subprocess.check_output(["git", "-C", made.path, "cat-file", "blob", f"{found.commit}:{path}"])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sid_actors.workbench.patterns import covers, fold, matches
-from sid_actors.workbench.seal import editable, has_control_characters, in_scope, make_seal
+from sid_actors.workbench.seal import SealRules, editable, has_control_characters, in_scope, make_seal
 from sid_actors.workbench.words import named_paths
 from sid_protocol.settings import Scope
 from tests.actors.workbench.conftest import settings_of
@@ -96,17 +96,17 @@ TRACKED = (
 
 
 def test_the_sealed_set_is_globs_commands_and_harness() -> None:
-    seal = make_seal(TRACKED, settings_of(sealed_files=["eval/"]))
+    seal = make_seal(TRACKED, SealRules.of(settings_of(sealed_files=["eval/"])))
     assert seal.shown == (".github/", "bench.py", "eval/", "tests/conftest.py")
     assert editable(TRACKED, seal, Scope()) == ("app.py",)
 
 
 def test_scope_by_exact_name_frees_what_steers_but_never_the_users_own_globs() -> None:
     scope = {"include": ["bench.py", "tests/conftest.py", "eval/a.json"]}
-    seal = make_seal(TRACKED, settings_of(sealed_files=["eval/"], scope=scope))
+    seal = make_seal(TRACKED, SealRules.of(settings_of(sealed_files=["eval/"], scope=scope)))
     assert seal.shown == (".github/", "eval/")
-    assert not make_seal(TRACKED, settings_of(scope={"include": ["*.py"]})).holds("app.py")
-    assert make_seal(TRACKED, settings_of(scope={"include": ["*.py"]})).holds("bench.py")
+    assert not make_seal(TRACKED, SealRules.of(settings_of(scope={"include": ["*.py"]}))).holds("app.py")
+    assert make_seal(TRACKED, SealRules.of(settings_of(scope={"include": ["*.py"]}))).holds("bench.py")
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_scope_by_exact_name_frees_what_steers_but_never_the_users_own_globs() -
 )
 def test_an_added_file_is_held_by_folders_names_and_twins(path: str, held: bool) -> None:
     command = "python3 bench.py missing.json"
-    seal = make_seal(TRACKED, settings_of(sealed_files=["eval/"], benchmark_command=command))
+    seal = make_seal(TRACKED, SealRules.of(settings_of(sealed_files=["eval/"], benchmark_command=command)))
     assert seal.holds(path, exists=False) is held
 
 

@@ -82,7 +82,7 @@ async def test_a_round_leaves_the_user_alone(repo: MakeRepo, open_bay: OpenBay, 
         found = await bay.collect()
         assert found.refusal is None
         assert found.diff_stat == "1 file changed, 1 insertion(+), 1 deletion(-)"
-        assert (found.changed_lines, found.paths) == (2, ("app.py",))
+        assert (found.net_lines, found.paths) == (0, ("app.py",))
         assert found.commit
         assert (await bay.bench.measure(bay.base, 1, bay.settings)).score == 10.0
         measured = await bay.bench.measure(found.commit, 1, bay.settings)
