@@ -39,6 +39,7 @@ __all__ = [
     "JobStartError",
     "OnOutput",
     "prepare_jobs",
+    "release_jobs",
     "run_job",
 ]
 
@@ -79,6 +80,14 @@ def prepare_jobs(prefix: str) -> list[int]:
     swept = containment.sweep_leftovers(prefix)
     _set_up = _SetUp(prefix, cgroup.claim(prefix, end=containment.end_cgroup))
     return swept
+
+
+def release_jobs() -> None:
+    """Give back what `prepare_jobs` claimed; for the daemon's end, when no job runs any more."""
+    global _set_up  # noqa: PLW0603 -- as above
+    if _set_up.home:
+        _set_up.home.remove()
+    _set_up = _SetUp(_set_up.prefix)
 
 
 async def run_job(

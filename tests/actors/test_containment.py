@@ -24,7 +24,8 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[cgroup.CgroupHome]:
     if made is None:
         pytest.skip("no cgroup v2 that this process may divide")
     yield made
-    made.remove()
+    process.release_jobs()
+    assert not made.path.exists()
 
 
 @pytest.mark.parametrize("box", BOXES)

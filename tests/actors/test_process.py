@@ -204,8 +204,10 @@ async def test_a_pipe_held_by_a_stranger_does_not_hold_the_job(short_dir: Path) 
 
     def hold(handle: JobHandle) -> None:
         held.append(os.open(f"/proc/{handle.pid}/fd/1", os.O_WRONLY))
+        (short_dir / "held").touch()
 
-    done = await run_job(make_spec(short_dir, "echo all of it"), on_start=hold)
+    command = "while [ ! -e held ]; do sleep 0.01; done; echo all of it"
+    done = await run_job(make_spec(short_dir, command), on_start=hold)
     os.close(held[0])
 
     assert done.stdout.text() == "all of it\n"
@@ -320,7 +322,7 @@ def killed_daemon(spawn: Spawn, folder: Path, box: str, jobs: int, prefix: str) 
     daemon = spawn(
         [sys.executable, "-c", DAEMON, str(folder), box, prefix, str(jobs)],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(root)},
+        env={**os.environ, "PYTHONPATH": ":".join([str(root), *sys.path])},
         stdout=subprocess.PIPE,
     )
     assert daemon.stdout
