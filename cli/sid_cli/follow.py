@@ -192,7 +192,7 @@ async def _on_screen(watch: _Watch, console: Console) -> Mapping[str, Any]:
                 (row, rounds), read_at = await watch.picture(), time.monotonic()
             drawn_at, dirty = time.monotonic(), False
             frame = detail(aged(row, drawn_at - read_at), rounds, list(records), _look(console))
-            live.update(Text.from_ansi(frame), refresh=True)
+            live.update(Text.from_ansi(frame, no_wrap=True, overflow="ellipsis"), refresh=True)
 
 
 def aged(row: Mapping[str, Any], seconds: float) -> dict[str, Any]:

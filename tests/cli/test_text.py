@@ -150,6 +150,53 @@ def test_a_record_is_one_line_in_the_order_of_the_promise():
     assert log_line(record, Paint()) == "12:03:41 r7 executor_2 benchmark_finished score=812.4"
 
 
+@pytest.mark.parametrize(
+    ("fields", "shown"),
+    [
+        ({"event": "step_started", "step": "execution", "cursor": 40}, "step_started execution"),
+        (
+            {
+                "event": "candidate_committed",
+                "actor": "executor_1",
+                "duration_s": 0.80899,
+                "commit": "a805c3fb" * 5,
+            },
+            "executor_1 candidate_committed commit=a805c3fba805 duration=0.81s",
+        ),
+        (
+            {"event": "executor_started", "actor": "executor_1", "plan": "round_7_planner_a", "attempt": 1},
+            "executor_1 executor_started plan=planner_a",
+        ),
+        (
+            {"event": "executor_started", "actor": "executor_1", "attempt": 2},
+            "executor_1 executor_started attempt=2",
+        ),
+        ({"event": "run_ended", "status": "plateau", "summary": "=== a ===\nb"}, "run_ended status=plateau"),
+        (
+            {"event": "verdict", "status": "merged", "told": "candidate a  merged"},
+            "verdict candidate a  merged",
+        ),
+        ({"event": "merged", "ref": "refs/heads/improve/x", "score": 2.0}, "merged score=2"),
+        ({"event": "merged", "ref": "refs/sid/x"}, "merged ref=refs/sid/x"),
+        ({"event": "round_recorded", "candidate": "round_7_executor_1"}, "executor_1 round_recorded"),
+        (
+            {"event": "x", "deadline_s": 1800.0, "elapsed_s": 0.006773, "wait_s": 9.96},
+            "x deadline=1800s elapsed=0.0068s wait=10s",
+        ),
+    ],
+)
+def test_a_line_leaves_out_what_it_says_already_and_what_is_as_usual(fields, shown):
+    record = {"timestamp": "2026-03-01T12:03:41+00:00", "level": "info", "iteration": 7, **fields}
+    assert log_line(record, Paint()) == f"12:03:41 r7 {shown}"
+
+
+def test_a_hypothesis_stands_in_full_where_its_plan_is_approved():
+    record = {"timestamp": "2026-03-01T12:03:41+00:00", "event": "plan_approved", "hypothesis": "h" * 200}
+
+    assert f"hypothesis={'h' * 200}" in log_line(record, Paint())
+    assert f"hypothesis={'h' * 37}..." in log_line({**record, "event": "merged"}, Paint())
+
+
 def test_a_record_of_an_agent_cannot_break_out_of_its_line():
     record = {
         "timestamp": "junk\x1b[2J",
