@@ -19,6 +19,7 @@ from sid_actors.workbench.base import Bench
 from sid_protocol.commands import Measure, RunGuards
 from sid_protocol.errors import SidError
 from sid_protocol.events import GuardResult, GuardsDone, RunMeasured, WorkFailed
+from sid_protocol.settings import Settings
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -54,7 +55,8 @@ class BenchActor(Actor[Measure | RunGuards, RunMeasured | GuardsDone | WorkFaile
 
     async def _measure(self, message: Measure) -> RunMeasured:
         run_once = self.bench.holdout if message.stage == "holdout" else self.bench.measure
-        run = await run_once(message.tree, message.iteration, self.track.settings)
+        settings = _limited(self.track.settings, message.limit_s)
+        run = await run_once(message.tree, message.iteration, settings)
         return RunMeasured(
             cause=message.id,
             score=run.score,
@@ -98,3 +100,11 @@ class BenchActor(Actor[Measure | RunGuards, RunMeasured | GuardsDone | WorkFaile
             run = await self.bench.check(self.baseline, command, iteration, self.track.settings)
             known = self._baseline_passes[command] = run.passed
         return known
+
+
+def _limited(settings: Settings, limit_s: float | None) -> Settings:
+    """Return settings whose benchmark deadline is no longer than a limit."""
+    if limit_s is None or limit_s >= settings.deadlines.benchmark:
+        return settings
+    deadlines = settings.deadlines.model_copy(update={"benchmark": limit_s})
+    return settings.model_copy(update={"deadlines": deadlines})

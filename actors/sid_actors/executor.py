@@ -68,7 +68,7 @@ class Executor(RoleActor[RunPlan, Outcome]):
             cause=message.id,
             commit=collected.commit,
             diff_stat=collected.diff_stat,
-            changed_lines=collected.changed_lines,
+            net_lines=collected.net_lines,
             paths=collected.paths,
             summary=clipped(answer.text, SUMMARY_LIMIT),
             findings=collected.findings,

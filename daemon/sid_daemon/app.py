@@ -141,7 +141,8 @@ class _Daemon:
         self._notifier.stopping("runs are suspended")
         emit("info", "daemon_leaving", runs=len(host.active), now=self._leave_now)
         await host.suspend_all(now=self._leave_now)
-        server.stop()
+        logs.stop()
+        await server.finish()
 
     def _tell_ready(self) -> None:
         self._notifier.ready("ready")

@@ -42,6 +42,8 @@ STOP_GRACE_S = 5.0
 """What ends by itself within this time after a stop request is kept."""
 KILL_GRACE_S = 1.5
 """What is then ended may take this long of its own grace; a stop takes at most 10 s in all."""
+LEAVE_LIMIT_S = 60.0
+"""Longest wait for a busy disk while a run tidies up; the next start removes the rest."""
 Emit = Callable[..., None]
 
 
@@ -160,7 +162,8 @@ class Conductor:
                 self._supervisor.stop()
                 nursery.cancel_scope.cancel()
         finally:
-            await self._leave()
+            with trio.move_on_after(LEAVE_LIMIT_S, shield=True):
+                await self._leave()
 
     async def _loop(self) -> None:
         while is_active(self.state):
@@ -353,21 +356,18 @@ class Conductor:
                 self._supervisor.cancel(command_id)
 
     async def _leave(self) -> None:
-        with trio.CancelScope(shield=True):
-            if self._failure is not None:
-                self.state, _ = step(
-                    self.state,
-                    RunFailed(at=now_iso(), reason=self._failure.message, hint=self._failure.hint),
-                )
-                self._emit(
-                    "error", "run_ended", run_id=self.state.run_id, status="failed", reason=str(self._failure)
-                )
-            self.over.set()
-            try:
-                await self.hands.close(self.state)
-            finally:
-                self._mail.close()
-                self._up.close()
-                await self.store.close()
-                self.started.set()
-                self.ended.set()
+        if self._failure is not None:
+            failed = RunFailed(at=now_iso(), reason=self._failure.message, hint=self._failure.hint)
+            self.state, _ = step(self.state, failed)
+            self._emit(
+                "error", "run_ended", run_id=self.state.run_id, status="failed", reason=str(self._failure)
+            )
+        self.over.set()
+        self.started.set()
+        self._mail.close()
+        self._up.close()
+        try:
+            await self.hands.close(self.state)
+            await self.store.close()
+        finally:
+            self.ended.set()

@@ -27,6 +27,8 @@ from sid_protocol.settings import Settings
 
 T = TypeVar("T")
 PREFIX_LENGTH = 4
+CLOSE_LIMIT_S = 30.0
+"""Longest wait for a disk while something is closed that must be closed."""
 
 
 class MakeHands:
@@ -149,7 +151,8 @@ class Host:
         try:
             yield state, store
         finally:
-            await store.close()
+            with trio.move_on_after(CLOSE_LIMIT_S, shield=True):
+                await store.close()
 
     def store_of(self, run: KnownRun) -> RunStore:
         """Return the store of a run, not yet open."""
@@ -220,7 +223,8 @@ class Host:
             try:
                 hands = await self._make_hands(run, store, self)
             except BaseException:
-                await store.close()
+                with trio.move_on_after(CLOSE_LIMIT_S, shield=True):
+                    await store.close()
                 raise
             conductor = Conductor(state, store, hands, self.emit)
             conductor.on_round = lambda: self._charts.want(run, self)

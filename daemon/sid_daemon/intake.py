@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,10 +19,13 @@ from sid_actors.repository import RepoInfo
 from sid_actors.workbench.base import BenchRun
 from sid_daemon import config, gate, takeover
 from sid_daemon.clock import now_iso
+from sid_daemon.core import calibration
+from sid_daemon.core.calibration import Calibrated, Calibration
 from sid_daemon.core.run import step
+from sid_daemon.core.selection import RunResult
 from sid_daemon.core.state import RunState
 from sid_daemon.goal import read_families, read_objective, read_rules, render_goal, render_harness
-from sid_daemon.host import Host
+from sid_daemon.host import CLOSE_LIMIT_S, Host
 from sid_daemon.ids import new_run_id
 from sid_daemon.runstore import RunStore
 from sid_daemon.store.registry import KnownRun
@@ -40,9 +43,6 @@ from sid_protocol.settings import (
     trust_digest,
 )
 from sid_protocol.status import BaselineReport, InitResult, StartResult
-
-BASELINE_RUNS = 3
-SPREAD_LIMIT_PCT = 5.0
 
 
 class Site(Protocol):
@@ -120,7 +120,7 @@ class Intake:
         try:
             return await self._init(site, params)
         finally:
-            with trio.CancelScope(shield=True):
+            with trio.move_on_after(CLOSE_LIMIT_S, shield=True):
                 await site.close()
 
     async def _init(self, site: Site, params: InitParams) -> InitResult:
@@ -172,18 +172,19 @@ class Intake:
             slug = present.goal_slug if not draft.fresh_goal else goal_slug(draft.objective)
         try:
             head = await site.improve_head(slug) or commit
-            runs = await baseline_runs(site, head, draft.settings)
+            runs, found = await calibrate(site, head, draft.settings)
             red = await site.guards_red(head, draft.settings)
             await trio.to_thread.run_sync(_write_config, draft)
             await site.make_branch(slug, draft.settings.target_branch)
             run_id = present.run_id if present else known.run_id if known else new_run_id()
-            created = _created(run_id, site, draft, slug, head, runs, earlier)
+            created = _created(run_id, site, draft, slug, head, runs, found, earlier)
             store.copy_path = self._host.copy_path(run_id)
             if store.is_closed:
                 await store.open()
             await _record(store, present, created, earlier)
         finally:
-            await store.close()
+            with trio.move_on_after(CLOSE_LIMIT_S, shield=True):
+                await store.close()
         await self._host.remember(
             KnownRun(
                 run_id=run_id,
@@ -196,7 +197,7 @@ class Intake:
             )
         )
         report = report_of(created)
-        notes = [*result.notes, *(earlier.notes if earlier else ()), *_advice(report, red)]
+        notes = [*result.notes, *(earlier.notes if earlier else ()), *_advice(found, red)]
         return result.model_copy(
             update={"run_id": run_id, "baseline": report, "notes": notes, "took_over": earlier is not None}
         )
@@ -232,7 +233,7 @@ class Intake:
             if run is None:
                 run = await self._take_over(site, params)
         finally:
-            with trio.CancelScope(shield=True):
+            with trio.move_on_after(CLOSE_LIMIT_S, shield=True):
                 await site.close()
         resumed = self._host.take_resumed(run.run_id)
         if resumed is not None:
@@ -351,15 +352,20 @@ def _checked_config(root: Path, repo: str) -> config.Config:
     return read
 
 
-async def baseline_runs(site: Site, commit: str, settings: Settings) -> list[BenchRun]:
-    """Measure the baseline: three runs, and more where they differ.
+async def calibrate(site: Site, commit: str, settings: Settings) -> tuple[list[BenchRun], Calibrated]:
+    """Measure the baseline as often as the measuring core asks for.
 
     Raises:
         Refused: a run fails, with the command's own words.
     """
+    state = Calibration(
+        direction=settings.benchmark_direction,
+        mode=settings.measurement.mode,
+        runs=settings.measurement.calibration_runs,
+        pass_fail=settings.benchmark_format == "pass_fail",
+    )
     runs: list[BenchRun] = []
-    wanted = BASELINE_RUNS
-    while len(runs) < wanted:
+    while not isinstance(ask := calibration.next_ask(state), Calibrated):
         run = await site.measure(commit, settings)
         if run.score is None:
             raise Refused(
@@ -368,9 +374,9 @@ async def baseline_runs(site: Site, commit: str, settings: Settings) -> list[Ben
                 data={"status": run.status, "category": run.category, "output": run.raw[-2000:]},
             )
         runs.append(run)
-        if len(runs) == BASELINE_RUNS and len({one.score for one in runs}) > 1:
-            wanted = max(wanted, settings.measurement.calibration_runs)
-    return runs
+        result = RunResult(ask.arm, run.score, run.sub_scores, "success", run.cpu_s, run.wall_s)
+        state = calibration.on_run(state, result)
+    return runs, ask
 
 
 def _created(
@@ -380,10 +386,9 @@ def _created(
     slug: str,
     head: str,
     runs: list[BenchRun],
+    found: Calibrated,
     earlier: takeover.Track | None,
 ) -> RunCreated:
-    samples = tuple(run.score for run in runs if run.score is not None)
-    deterministic = len(set(samples)) == 1
     carried: CarriedOver | None = earlier.carried if earlier else None
     return RunCreated(
         at=now_iso(),
@@ -394,14 +399,16 @@ def _created(
         goal_slug=slug,
         settings=draft.settings,
         baseline_commit=head,
-        baseline_samples=samples,
-        baseline_score=samples[0] if deterministic else statistics.median(samples),
+        baseline_samples=found.scores,
+        baseline_score=found.scores[0] if found.baseline is None else found.baseline,
         baseline_raw=runs[0].raw[:4000],
-        deterministic=deterministic,
+        deterministic=found.mode == "deterministic",
         calibration={
-            "cpu_s": [run.cpu_s for run in runs],
-            "wall_s": [run.wall_s for run in runs],
-            "sub_scores": runs[0].sub_scores,
+            "history": asdict(found.history),
+            "cv": found.cv,
+            "sd_pair": found.sd_pair,
+            "run_timeout_s": found.run_timeout_s,
+            "advice": found.advice,
         },
         carried_over=carried,
     )
@@ -434,11 +441,6 @@ def report_of(created: RunCreated) -> BaselineReport:
     )
 
 
-def _advice(report: BaselineReport, red: list[str]) -> list[str]:
-    notes = [f"guard is red on the baseline and will blame no candidate: {command}" for command in red]
-    if report.spread_pct > SPREAD_LIMIT_PCT:
-        notes.append(
-            f"the benchmark's runs differ by {report.spread_pct:.1f} %: gains below that need many runs to be"
-            " shown; a longer benchmark, or one that counts work, finds smaller ones"
-        )
-    return notes
+def _advice(found: Calibrated, red: list[str]) -> list[str]:
+    guards = [f"guard is red on the baseline and will blame no candidate: {command}" for command in red]
+    return [*guards, *found.advice]

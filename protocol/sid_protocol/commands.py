@@ -114,6 +114,8 @@ class Measure(Command):
     tree: str
     stage: str
     block: int = 0
+    limit_s: float | None = None
+    """How long it may take, where that is shorter than the benchmark's deadline."""
 
 
 class BuildMerge(Command):

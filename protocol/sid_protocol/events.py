@@ -225,7 +225,8 @@ class CandidateCommitted(Event):
     kind: Literal["candidate_committed"] = "candidate_committed"
     commit: str
     diff_stat: str
-    changed_lines: int = 0
+    net_lines: int = 0
+    """Lines added less lines removed."""
     paths: tuple[str, ...] = ()
     summary: str = ""
     findings: tuple[str, ...] = ()

@@ -25,7 +25,7 @@ PLAN = Plan(
 )
 
 
-LEFT = Collected(commit="c1", diff_stat="1 file changed", changed_lines=2, paths=("app.py",))
+LEFT = Collected(commit="c1", diff_stat="1 file changed", net_lines=2, paths=("app.py",))
 
 
 @dataclass

@@ -139,12 +139,12 @@ async def test_an_executor_is_judged_by_what_it_left(autojump_clock) -> None:
     assert len(event.summary) < 4100
     assert backend.turns[0].sealed == ("/worktrees/round_2_executor_2/bench.py",)
 
-    nothing = Collected(commit=None, diff_stat="", changed_lines=0, paths=())
+    nothing = Collected(commit=None, diff_stat="", net_lines=0, paths=())
     event, _ = await play(command, lambda _: "done!", FakeWorkbench(left=nothing))
     assert (type(event), event.category) == (CandidateRefused, "logic_error")
 
     refusal: Any = ("sealed_file_violation", "bench.py is sealed")
-    sealed = Collected(commit="c9", diff_stat="1 file", changed_lines=1, paths=("bench.py",), refusal=refusal)
+    sealed = Collected(commit="c9", diff_stat="1 file", net_lines=1, paths=("bench.py",), refusal=refusal)
     event, _ = await play(command, lambda _: "done!", FakeWorkbench(left=sealed))
     assert (type(event), event.category, event.commit) == (CandidateRefused, "sealed_file_violation", "c9")
 

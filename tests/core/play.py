@@ -176,7 +176,7 @@ class World:
             case RunPlan():
                 commit = sha(f"r{command.iteration}{command.executor}")
                 return CandidateCommitted(
-                    commit=commit, diff_stat="1 file changed", changed_lines=3, cost=COST, duration_s=9.0
+                    commit=commit, diff_stat="1 file changed", net_lines=3, cost=COST, duration_s=9.0
                 )
             case _:
                 return self._of_git(command)

@@ -21,7 +21,7 @@ class Collected:
         commit: The commit of its edits (also of refused ones, for the archive), or None.
         tree_changed: Whether there is any change at all.
         diff_stat: For example `2 files changed, 5 insertions(+), 1 deletion(-)`.
-        changed_lines: Insertions and deletions together.
+        net_lines: Insertions less deletions.
         paths: The changed paths.
         refusal: Why it cannot be measured: category and one line; None when it can.
         findings: Warnings.
@@ -29,7 +29,7 @@ class Collected:
 
     commit: str | None
     diff_stat: str
-    changed_lines: int
+    net_lines: int
     paths: tuple[str, ...]
     refusal: tuple[Category, str] | None = None
     findings: tuple[str, ...] = ()

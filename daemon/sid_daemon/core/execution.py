@@ -12,7 +12,7 @@ A failed agent's turn is repeated once; a force-killed one is not. `done` holds 
 from __future__ import annotations
 
 from sid_daemon.core.selection import RunResult
-from sid_daemon.core.state import Execution
+from sid_daemon.core.state import Execution, RunState
 from sid_daemon.core.turn import Turn
 from sid_protocol import ids
 from sid_protocol.commands import Halt, Inspect, Kill, Measure, RunGuards, RunPlan
@@ -110,7 +110,7 @@ def on_committed(turn: Turn, command: RunPlan, event: CandidateCommitted) -> Non
         command.executor,
         commit=event.commit,
         diff_stat=event.diff_stat,
-        changed_lines=event.changed_lines,
+        net_lines=event.net_lines,
         summary=event.summary,
         findings=event.findings,
         cost=add_cost(old.cost, event.cost),
@@ -141,8 +141,15 @@ def _measure(turn: Turn, executor: str, commit: str) -> None:
             arm=executor,
             tree=commit,
             stage="smoke",
+            limit_s=run_limit_s(turn.state),
         )
     )
+
+
+def run_limit_s(state: RunState) -> float | None:
+    """Return how long one benchmark run may take, beside its deadline: the user's limit or set-up's."""
+    own = state.settings.measurement.run_timeout
+    return own if own is not None else state.run_timeout_s
 
 
 def on_refused(turn: Turn, command: RunPlan, event: CandidateRefused) -> None:

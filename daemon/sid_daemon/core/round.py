@@ -200,7 +200,7 @@ def on_deadline(turn: Turn, event: DeadlinePassed) -> None:
     if isinstance(command, AgentCommand) and command.id not in turn.round.killing:
         turn.issue(
             Inspect(
-                id=f"{command.id}.inspect",
+                id=f"{command.id}.inspect.{turn.state.starts}",
                 iteration=command.iteration,
                 target=command.id,
                 clock=event.clock,
@@ -217,7 +217,7 @@ def on_evidence(turn: Turn, event: EvidenceTaken) -> None:
     turn.set_round(killing={**turn.round.killing, command.id: record})
     turn.issue(
         Kill(
-            id=f"{command.id}.kill",
+            id=f"{command.id}.kill.{turn.state.starts}",
             iteration=command.iteration,
             target=command.id,
             reason=record.reason,

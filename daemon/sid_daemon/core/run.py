@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from sid_daemon.core import execution, planning, tournament
 from sid_daemon.core import round as rounds
@@ -93,14 +94,23 @@ def create(event: RunCreated) -> RunState:
         baseline_commit=event.baseline_commit,
         head=event.baseline_commit,
         best_score=event.baseline_score,
-        noisy=mode == "noisy" or (mode == "auto" and not event.deterministic),
-        history=SelectionHistory(aa_gaps=tuple(event.calibration.get("aa_gaps", ()))),
+        noisy=mode == "noisy" or not event.deterministic,
+        history=_history(event.calibration),
+        run_timeout_s=event.calibration.get("run_timeout_s"),
         iteration=over.iterations if over else 0,
         completed=over.iterations if over else 0,
         plateau_count=over.plateau_count if over else 0,
         breaker_count=over.breaker_count if over else 0,
         winner_families=over.winner_families if over else (),
     )
+
+
+def _history(calibration: dict[str, Any]) -> SelectionHistory:
+    """Return what set-up learned of the noise; its values come back from JSON as lists."""
+    values: dict[str, Any] = dict(calibration.get("history", {}))
+    values["aa_gaps"] = tuple(values.get("aa_gaps", ()))
+    values["sessions"] = tuple(tuple(session) for session in values.get("sessions", ()))
+    return SelectionHistory(**values)
 
 
 def step(state: RunState | None, event: AnyEvent) -> tuple[RunState, tuple[AnyCommand, ...]]:
@@ -135,7 +145,7 @@ def step(state: RunState | None, event: AnyEvent) -> tuple[RunState, tuple[AnyCo
 def _count_wall(turn: Turn, *, closed: bool) -> None:
     """Keep the time that the run was running; counted when it stops running and after each round."""
     state = turn.state
-    running = state.status == "running"
+    running = state.status == "running" and not state.stopping
     if state.running_since is not None and (closed or not running):
         turn.set(wall_s=state.wall_s + rounds.seconds_between(state.running_since, turn.at))
         turn.set(running_since=None)

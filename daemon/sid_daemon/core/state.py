@@ -62,7 +62,7 @@ class Execution:
     status: ExecutionStatus = "waiting"
     commit: str | None = None
     diff_stat: str | None = None
-    changed_lines: int = 0
+    net_lines: int = 0
     summary: str = ""
     findings: tuple[str, ...] = ()
     reworks: int = 0
@@ -171,6 +171,7 @@ class RunState:
     blocked_count: int = 0
     winner_families: tuple[str | None, ...] = ()
     noisy: bool = False
+    run_timeout_s: float | None = None
     history: SelectionHistory = field(default_factory=SelectionHistory)
     round: Round | None = None
     held: bool = False

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import cast
 
 from sid_daemon.core import selection
-from sid_daemon.core.execution import analysis, settle_blocked
+from sid_daemon.core.execution import analysis, run_limit_s, settle_blocked
 from sid_daemon.core.selection import (
     AskHoldout,
     AskMerge,
@@ -106,7 +106,7 @@ def start_tournament(turn: Turn) -> None:
         close(turn)
         return
     entrants = [
-        Candidate(arm=execution.executor, smoke=execution.smoke, diff_lines=execution.changed_lines)
+        Candidate(arm=execution.executor, smoke=execution.smoke, diff_lines=execution.net_lines)
         for execution in sorted(
             turn.round.executions.values(), key=lambda one: ids.executor_number(one.executor)
         )
@@ -159,6 +159,7 @@ def _go_on(turn: Turn) -> None:
                     tree=_tree(turn, ask.arm),
                     stage=stage,
                     block=ask.block if isinstance(ask, AskRun) else 0,
+                    limit_s=run_limit_s(turn.state),
                 )
             )
 
