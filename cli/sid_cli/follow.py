@@ -167,6 +167,7 @@ def told(notice: Notice, console: Console) -> str:
 
 async def _on_screen(watch: _Watch, console: Console) -> Mapping[str, Any]:
     from rich.console import Console as Screen
+    from rich.console import Group
     from rich.live import Live
     from rich.text import Text
 
@@ -192,7 +193,15 @@ async def _on_screen(watch: _Watch, console: Console) -> Mapping[str, Any]:
                 (row, rounds), read_at = await watch.picture(), time.monotonic()
             drawn_at, dirty = time.monotonic(), False
             frame = detail(aged(row, drawn_at - read_at), rounds, list(records), _look(console))
-            live.update(Text.from_ansi(frame, no_wrap=True, overflow="ellipsis"), refresh=True)
+            lines = frame.split("\n")
+            events = len(lines) - len(records)
+            live.update(
+                Group(
+                    Text.from_ansi("\n".join(lines[:events])),
+                    Text.from_ansi("\n".join(lines[events:]), no_wrap=True, overflow="ellipsis"),
+                ),
+                refresh=True,
+            )
 
 
 def aged(row: Mapping[str, Any], seconds: float) -> dict[str, Any]:

@@ -14,10 +14,16 @@ from sid_cli.text import clean, duration, number, percent, shorten, table
 
 Row = Mapping[str, Any]
 _OUTPUT_LINES = 12
+_NARROW = 100
+_NOT_IN_NARROW = (">DELTA", ">REJ", ">KILLED")
+"""What a narrow terminal has no room for beside the hypothesis; `show` and `--json` have it."""
 
 
 def history_table(rounds: Sequence[Row], look: Look) -> str:
-    """Return a line a round: how it ended, the score, the gain, how many tried, and the winner's hypothesis."""
+    """Return a line a round: how it ended, the score, the gain, how many tried, and the winner's hypothesis.
+
+    Below 100 columns, without what `show` tells as well.
+    """
     body = [
         (
             str(entry["iteration"]),
@@ -47,7 +53,10 @@ def history_table(rounds: Sequence[Row], look: Look) -> str:
         "FAMILY",
         "HYPOTHESIS",
     )
-    return table(headers, body, width=look.width, flexible=10)
+    left_out = _NOT_IN_NARROW if look.width is not None and look.width < _NARROW else ()
+    kept = [index for index, header in enumerate(headers) if header not in left_out]
+    rows = [[line[index] for index in kept] for line in body]
+    return table([headers[index] for index in kept], rows, width=look.width, flexible=len(kept) - 1)
 
 
 def _signed(value: float | None) -> str:

@@ -43,8 +43,8 @@ def number(value: float | None, digits: int = 6) -> str:
     """Return a score as people read it: at most `digits` significant digits, `-` where there is none."""
     if value is None:
         return DASH
-    if isinstance(value, int) or float(value).is_integer():
-        return str(int(value)) if abs(value) < 1e15 else f"{value:.{digits}g}"
+    if abs(value) < 1e15 and (float(value).is_integer() or abs(value) >= 10**digits):
+        return f"{value:.0f}"
     return f"{value:.{digits}g}"
 
 

@@ -242,6 +242,13 @@ def test_attach_from_a_cursor_or_a_time(daemon, sictl):
     ] == ["new"]
 
 
+def test_attach_prints_the_summary_below_the_end_of_a_run(daemon, sictl):
+    daemon.push("run_ended", run_id=RUN, status="plateau", summary=SUMMARY, cursor=2)
+    lines = sictl("attach", "r7f3", "--no-follow").out.splitlines()
+    assert lines[1].endswith(" run_ended status=plateau")
+    assert lines[2:] == SUMMARY.splitlines()
+
+
 def test_attach_passes_its_filters_on(daemon, sictl):
     daemon.push("one", run_id=RUN, actor="executor_1")
     done = sictl("attach", "r7f3", "--no-follow", "--level", "warning", "--actor", "executor_1")

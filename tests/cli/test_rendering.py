@@ -159,6 +159,9 @@ def test_history_is_a_table_with_the_gain():
         "FAMILY",
         "HYPOTHESIS",
     ]
+    narrow = history_table([round_row(1), lost], Look(paint=Paint(), marks=Marks(utf8=True), width=80))
+    assert max(map(len, narrow.split("\n"))) <= 80
+    assert narrow.split()[:5] == ["ROUND", "RESULT", "BEST", "CHANGE", "RAN"]
     assert "602" in lines[1]
     assert "+0.2 %" in lines[1]
     assert lines[1].endswith("data    hypothesis 1")

@@ -20,6 +20,7 @@ from sid_cli.options import run_argument, topic_option, verb
 from sid_cli.runs import is_active
 from sid_cli.session import Session
 from sid_cli.stream import Dropped, Follower, Notice, Record, log_filter, notice_of
+from sid_cli.text import clean_lines
 from sid_protocol.errors import NoSuchRun
 from sid_protocol.jsonrpc import Notification
 
@@ -133,6 +134,8 @@ class Printer:
         self.end()
         self._last = body
         self._console.write(told(notice, self._console))
+        if isinstance(notice, Record) and isinstance(summary := notice.record.get("summary"), str):
+            self._console.write(clean_lines(summary.rstrip("\n")))
 
     def end(self) -> None:
         """Print what has been counted."""

@@ -101,16 +101,18 @@ def command(session: Session, *, rounds: int | None, agents: int | None, keep: s
                 raise SidError(f"the demo could not be set up: {', '.join(set_up['missing'])} missing")
             start = {"repo": params["repo"]}
             outcome = start_and_follow(demo.socket, start, console, started=lambda _: None)
-            _finish(session, client, outcome, keep=keep)
+            _finish(session, client, outcome, gone=None if kept else demo.base)
 
 
-def _finish(session: Session, client: Client, outcome: Outcome, *, keep: str | None) -> None:
+def _finish(session: Session, client: Client, outcome: Outcome, *, gone: Path | None) -> None:
     console, row = session.console, outcome.row
     run = {"run": row["run_id"]}
     rounds = all_rounds(client, row["run_id"])
     diff = client.call("run.diff", run)["diff"]
-    chart = _chart(client, row["run_id"], keep)
-    commands = [*([f"git -C {clean(row['repo'])} log --graph --oneline --all"] if keep else []), *NEXT][:3]
+    chart = _chart(client, row["run_id"], outlive=gone is not None)
+    commands = [*([] if gone else [f"git -C {clean(row['repo'])} log --graph --oneline --all"]), *NEXT][:3]
+    # Where the demo's folder goes away, a line that names it is of no use.
+    summary = [line for line in outcome.shown.split("\n") if gone is None or str(gone) not in line]
     session.exit_code = 1 if outcome.status == "failed" else 0
     content = {
         "status": outcome.status,
@@ -124,7 +126,7 @@ def _finish(session: Session, client: Client, outcome: Outcome, *, keep: str | N
     lines = diff.rstrip("\n").split("\n")
     more = [f"({len(lines) - _DIFF_LINES} more lines)"] if len(lines) > _DIFF_LINES else []
     blocks = [
-        outcome.shown,
+        "\n".join(summary),
         history_table(rounds, look),
         "\n".join([painted("\n".join(lines[:_DIFF_LINES]), console.paint), *more]),
         f"chart: {clean(chart)}",
@@ -133,12 +135,13 @@ def _finish(session: Session, client: Client, outcome: Outcome, *, keep: str | N
     console.result(content, "\n\n".join(blocks))
 
 
-def _chart(client: Client, run_id: str, keep: str | None) -> str:
-    """Draw the chart where it outlives the demo and return its path, or why there is none."""
-    folder = Path(places.absolute(keep)) if keep is not None else Path(tempfile.gettempdir())
-    path = folder / f"sid-demo-{os.getuid()}.png"
+def _chart(client: Client, run_id: str, *, outlive: bool) -> str:
+    """Draw the chart and return its path, or why there is none; it may have to outlive the demo's folder."""
     try:
         drawn = client.call("run.plot", {"run": run_id, "format": "png"}, timeout_s=None)
+        if not outlive and drawn.get("path"):
+            return str(drawn["path"])
+        path = Path(tempfile.gettempdir()) / f"sid-demo-{os.getuid()}.png"
         write_whole(path, base64.b64decode(drawn["data"]))
     except SidError as error:
         return f"none ({error})"
@@ -178,7 +181,7 @@ def _home(kept: Path | None) -> Iterator[Places]:
     short = parent if len(parent) < _SHORT_ENOUGH else "/tmp"  # noqa: S108 - mkdtemp makes a private folder in it
     base = Path(tempfile.mkdtemp(prefix="sid-demo-", dir=short))
     try:
-        yield Places(base=base, repo=kept or base / "primes")
+        yield Places(base=base, repo=kept or base / "parcels")
     finally:
         shutil.rmtree(base, ignore_errors=True)
 
