@@ -12,6 +12,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 
 import trio
@@ -65,7 +66,6 @@ class LocalBench:
         self._guard = PlainCheckout(info.common_dir, f"{root}/pool/guard")
         self._bench_turn = trio.Lock()
         self._guard_turn = trio.Lock()
-        self._toolchains: dict[str, Toolchain] = {}
 
     async def measure(self, tree: str, iteration: int, settings: Settings) -> BenchRun:
         """See `Bench.measure`."""
@@ -138,13 +138,13 @@ class LocalBench:
         shared = _mounts(self._info.top, folder, (*settings.share_paths, *settings.benchmark_paths))
         sandbox = None
         if enclosed:
-            if command not in self._toolchains:
-                self._toolchains[command] = await trio.to_thread.run_sync(_toolchain, command, path, home)
-            path = self._toolchains[command].path
+            program = next(iter(command.split()), "")
+            toolchain = await trio.to_thread.run_sync(_toolchain, program, path, home)
+            path = toolchain.path
             sandbox = Sandbox(
                 workdir=folder,
                 writable=(folder,),
-                readable=self._toolchains[command].readable,
+                readable=toolchain.readable,
                 sealed=(),
                 network=settings.benchmark_network,
                 home=home,
@@ -176,8 +176,9 @@ class LocalBench:
         )
 
 
-def _toolchain(command: str, path: str, home: str) -> Toolchain:
-    return find_toolchain(path, home=home, programs=command.split()[:1])
+@lru_cache(maxsize=64)  # asking the interpreters of a PATH takes up to a second
+def _toolchain(program: str, path: str, home: str) -> Toolchain:
+    return find_toolchain(path, home=home, programs=[program] if program else [])
 
 
 async def _run(job: JobSpec) -> JobResult:

@@ -247,3 +247,22 @@ async def test_a_wait_for_the_machine_can_be_cancelled_and_gives_the_lock_back(s
         async with MachineLock(path).held():
             pass
     assert Path(path).parent.stat().st_mode & 0o777 == 0o700
+
+
+async def test_a_cancelled_run_leaves_nothing_and_the_next_is_clean(
+    repo: MakeRepo, open_bay: OpenBay, sandboxed: bool
+) -> None:
+    made = repo(FILES)
+    started = made.path / "cache/started"
+    made.write({"cache/x": ""})
+    command = "echo 99 > app.py; touch cache/started; setsid sleep 60 & sleep 60"
+    settings = settings_of(benchmark_command=command, benchmark_paths=["cache:rw"])
+    async with open_bay(made, sandboxed=sandboxed) as bay:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(bay.bench.measure, bay.base, 1, settings)
+            with trio.fail_after(30):
+                while not await trio.to_thread.run_sync(started.exists):
+                    await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()
+        assert processes_in(made.path) == []
+        assert (await bay.bench.measure(bay.base, 1, bay.settings)).score == 10.0

@@ -244,7 +244,7 @@ def candidate_elsewhere(made: Repo, start: str, files: dict[str, str]) -> str:
     return made.git("commit-tree", made_tree, "-p", start, "-m", "candidate")
 
 
-async def test_where_a_branch_is_in_use(repo: MakeRepo) -> None:
+def test_where_a_branch_is_in_use(repo: MakeRepo) -> None:
     made = repo({"a": "1"})
     common = str(made.path / ".git")
     other = made.path.parent / "ö ther"
