@@ -16,8 +16,13 @@ from sid_protocol.params import InitParams
 from sid_protocol.settings import Settings, with_value
 from sid_protocol.status import GoalScore
 
-FRESH: dict[str, JsonValue] = {"plateau_threshold": "1%", "regression_threshold": "5%"}
-"""What `init` writes into new settings beside the user's own: relative thresholds fit any metric."""
+_SHARED = tuple(Settings.model_fields)[: tuple(Settings.model_fields).index("agent_backend")]
+FRESH: dict[str, JsonValue] = {
+    **Settings().model_dump(mode="json", include=set(_SHARED)),
+    "plateau_threshold": "1%",
+    "regression_threshold": "5%",
+}
+"""New settings: every key that other self-improve tools read, and thresholds that fit any metric."""
 ENOUGH = 80
 _VAGUE = re.compile(r"\b(?:better|improve|good|nice|optimi[sz]e|fast(?:er)?|clean)\b", re.IGNORECASE)
 
@@ -32,9 +37,10 @@ def merged_settings(
         params: The flags.
         default_branch: The target branch of a new track whose flags name none.
     """
-    raw: dict[str, JsonValue] = dict(present) if present is not None else dict(FRESH)
-    if present is None or "target_branch" not in raw:
-        raw.setdefault("target_branch", default_branch)
+    raw: dict[str, JsonValue] = (
+        dict(present) if present is not None else {**FRESH, "target_branch": default_branch}
+    )
+    raw.setdefault("target_branch", default_branch)
     if params.topic is not None or present is None:
         raw["topic_slug"] = topic_slug(params.topic or "")
     backend = params.backend

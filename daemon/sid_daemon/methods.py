@@ -349,8 +349,13 @@ def _flat(prefix: str, value: Any, schema: Any) -> list[tuple[str, Any]]:
         if hasattr(type(inner), "model_fields") and field.annotation is type(inner):
             found.extend(_flat(f"{key}.", value[name], inner))
         else:
-            found.append((key, value[name]))
+            found.append((key, _plain(value[name])))
     return found
+
+
+def _plain(value: Any) -> Any:
+    """Return a whole number without its `.0`, as the user wrote it."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _setting_rows(settings: Settings, raw: Mapping[str, Any], key: str | None) -> list[dict[str, Any]]:
@@ -361,7 +366,8 @@ def _setting_rows(settings: Settings, raw: Mapping[str, Any], key: str | None) -
             "key": name,
             "value": value,
             "default": defaults[name],
-            "source": "settings.json" if _is_set(raw, name) else "default",
+            # A new settings file spells out the defaults that other tools read; they are defaults all the same.
+            "source": "settings.json" if _is_set(raw, name) and value != defaults[name] else "default",
         }
         for name, value in values
         if key is None or name == key or name.startswith(f"{key}.")
@@ -388,9 +394,16 @@ def _one(settings: Settings, key: str) -> Any:
     value: Any = settings.model_dump(mode="json")
     for part in key.split("."):
         if not isinstance(value, dict) or part not in value:
-            if isinstance(value, dict) and key.count("."):
-                return None
-            parse_settings({key: None})
-            raise SettingsInvalid(key, "unknown key", hint="'sictl config list' shows all keys")
+            _refuse_unknown(key)
+            return None
         value = value[part]
-    return value
+    return _plain(value)
+
+
+def _refuse_unknown(key: str) -> None:
+    """Raise for a key that no settings can have; one of a free-form object may just not be there yet."""
+    try:
+        parse_settings(with_value({}, key, None))
+    except SettingsInvalid as error:
+        if error.why == "unknown key":
+            raise

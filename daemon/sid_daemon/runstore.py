@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from sid_daemon.core.run import step
 from sid_daemon.core.state import RunState
-from sid_daemon.store.documents import IMPROVEMENTS
+from sid_daemon.store.documents import EVENTS, IMPROVEMENTS, RAW_DATA
 from sid_daemon.store.files import write_whole
 from sid_daemon.store.journal import Batch, Journal
 from sid_daemon.store.views import Projection, render_list
@@ -141,6 +141,8 @@ class RunStore:
 
     def _files(self, projection: Projection) -> dict[str, str]:
         lists = {file for file, _ in projection.entries}
+        if self.journal.seq == 1:
+            lists |= {RAW_DATA, EVENTS}  # there from the start, for whoever reads the folder
         rendered = {file: render_list(file, self.journal.entries(file)) for file in sorted(lists)}
         return {**projection.documents, **rendered}
 
