@@ -54,7 +54,8 @@ class Kind:
 
 
 INT, FLOAT, STR, BOOL, BYTES, NONE = (Kind(n) for n in ("int", "float", "str", "bool", "bytes", "None"))
-NUMBERS = frozenset({"int", "float", "bool"})
+NUMBER = Kind("number")  # of some type
+NUMBERS = frozenset({"int", "float", "bool", "number"})
 
 
 def annotated(note: cst.BaseExpression, source: Source) -> Kind | None:
@@ -92,7 +93,7 @@ def hashable(kind: Kind | None, source: Source, seen: frozenset[str] = frozenset
         return bool(kind.args)
     if kind.name.startswith("class "):
         return _frozen(kind.name.removeprefix("class "), source, seen)
-    return kind.name in _SCALARS
+    return kind.name in _SCALARS or kind == NUMBER
 
 
 def record_fields(name: str, source: Source) -> dict[str, cst.BaseExpression]:

@@ -63,7 +63,7 @@ CATALOG: tuple[Transformation, ...] = (
     Transformation(
         "seen_set",
         "data",
-        "Make {what} a set",
+        "Back {what} with a set",
         "a set finds an item by its hash while a list compares it with one after another",
         (".append(",),
         membership.find_seen,

@@ -16,15 +16,13 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from sid_actors.backends.local.apply import apply_recipe
 from sid_actors.backends.local.globs import matches
 from sid_actors.backends.local.hotspots import HotSpots, hot_spots
-from sid_actors.backends.local.ideas import survey
 from sid_actors.backends.local.recipe import Attempt, Recipe, RecipeFailed, RecipeInvalid
 
 MAX_INPUT = 64 * 2**20  # bytes of the document on stdin
 MAX_FILE = 2**20  # bytes; a larger file is generated, or data
-MAX_TOTAL = 16 * 2**20  # bytes read in all
+MAX_TOTAL = 4 * 2**20  # bytes read in all
 LIMIT_FILES = 400
 _SUFFIXES = (".py", ".json", ".toml")
 _NOT_ENTERED = frozenset({
@@ -73,7 +71,13 @@ def _answer(arguments: list[str], document: bytes) -> dict[str, Any]:
 
 
 def _survey(request: dict[str, Any]) -> dict[str, Any]:
+    from sid_actors.backends.local.ideas import (
+        survey,
+    )  # late: a request that is refused need not wait for libcst
+
     root = Path(request["root"])
+    if not root.is_dir():
+        raise Refused(f"{root} is not a folder")
     limit = request.get("limit_files", LIMIT_FILES)
     attempts, streak = request.get("attempts", []), request.get("streak_family")
     if (
@@ -83,6 +87,7 @@ def _survey(request: dict[str, Any]) -> dict[str, Any]:
     ):
         raise Refused("attempts is an array, limit_files a number, streak_family a text or null")
     hot = _hot(request.get("hot"))
+    history = [Attempt.from_json(value) for value in attempts]
     include = _texts(request, "include") or ["**"]
     excluded = [*_texts(request, "exclude"), *_texts(request, "sealed")]
     paths = [p for p in _paths(root) if matches(p, include) and not matches(p, excluded)]
@@ -95,7 +100,7 @@ def _survey(request: dict[str, Any]) -> dict[str, Any]:
         if text is not None and len(text) <= left:
             files[path] = text
             left -= len(text)
-    history = [Attempt.from_json(value) for value in attempts]
+
     ideas = survey(files, hot, history, frozenset(), streak)
     return {
         "ideas": [idea.to_json() for idea in ideas],
@@ -159,6 +164,8 @@ def _apply(request: dict[str, Any]) -> dict[str, Any]:
     text = _read(target)
     if text is None:
         raise RecipeFailed(f"{recipe.path} is not there, or is no text that can be edited")
+    from sid_actors.backends.local.apply import apply_recipe  # late, as above
+
     target.write_bytes(apply_recipe(text, recipe).encode())
     return {"path": recipe.path}
 

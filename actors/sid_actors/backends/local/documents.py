@@ -10,6 +10,7 @@ import json
 import math
 import re
 import tomllib
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ _TOML_HEADER = re.compile(r"[ \t]*\[(?P<many>\[)?(?P<name>[^\[\]]+)\]\]?[ \t]*(?
 _TOML_NUMBER = re.compile(
     r"[ \t]*(?P<key>[^=#\[\]{}]+?)[ \t]*=[ \t]*(?P<number>[-+]?[0-9][0-9_]*(?:\.[0-9_]+)?(?:[eE][-+]?[0-9_]+)?)[ \t]*(?:#.*)?$"
 )
+_LARGEST, _LONGEST = 128 * 1024, 4096  # characters of a document, and of a line
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -41,6 +43,8 @@ def quoted(key: str) -> str:
 
 def json_spans(text: str) -> list[Span]:
     """Return the numbers that are values of objects; none in arrays, which are data."""
+    if not _is_settings(text):
+        return []
     try:
         known = _numbers(json.loads(text), "")
     except (ValueError, RecursionError):
@@ -66,6 +70,8 @@ def json_spans(text: str) -> list[Span]:
 
 def toml_spans(text: str) -> list[Span]:
     """Return the numbers that stand alone on a line `key = number`; none in arrays of tables."""
+    if not _is_settings(text):
+        return []
     try:
         known = _numbers(tomllib.loads(text), "")
     except (tomllib.TOMLDecodeError, RecursionError):
@@ -90,6 +96,11 @@ def toml_spans(text: str) -> list[Span]:
     return _once(spans)
 
 
+def _is_settings(text: str) -> bool:
+    """Return whether a document is small enough to be settings, and so for readers that take their time."""
+    return len(text) <= _LARGEST and all(len(line) <= _LONGEST for line in text.splitlines())
+
+
 def _dotted(name: str) -> str:
     parts = [part.strip() for part in name.split(".")]
     return ".".join(parts) if all(_BARE.fullmatch(part) for part in parts) else ""
@@ -109,4 +120,5 @@ def _numbers(value: Any, symbol: str) -> dict[str, int | float]:
 
 
 def _once(spans: list[Span]) -> list[Span]:
-    return [span for span in spans if sum(other.symbol == span.symbol for other in spans) == 1]
+    times = Counter(span.symbol for span in spans)
+    return [span for span in spans if times[span.symbol] == 1]

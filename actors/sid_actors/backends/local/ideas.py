@@ -297,6 +297,7 @@ def _number_ideas(files: Mapping[str, str], heat: _Heat, record: _Record) -> lis
 
 def _number_idea(proposal: Proposal, share: float, heat: _Heat) -> Idea:
     parameter, value = proposal.parameter, proposal.value
+    side = "above" if value > parameter.value else "below"
     change = f"`{parameter.symbol}` goes from {parameter.value!r} to {value!r}"
     where = f"its file takes {_percent(share)} of the time" if heat.known and parameter.path.endswith(".py") else (
         "it stands among the settings in scope"
@@ -305,7 +306,8 @@ def _number_idea(proposal: Proposal, share: float, heat: _Heat) -> Idea:
         proposal.recipe,
         "training_config",
         f"Set `{parameter.symbol}` to {value!r}",
-        f"In {parameter.path}, {change}, which should improve the benchmark because {proposal.reason}.",
+        f"In {parameter.path}, {change}, which should improve the benchmark if the best value lies {side} the present "
+        f"one, {proposal.reason}.",
         f"Pattern search over numbers: {where}, and {proposal.misses} values were tried since its last gain.",
         "medium" if proposal.momentum else "low",
         "unknown before it is measured",

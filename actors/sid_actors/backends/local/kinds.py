@@ -19,6 +19,7 @@ from sid_actors.backends.local.annotations import (
     FLOAT,
     INT,
     NONE,
+    NUMBER,
     NUMBERS,
     STR,
     STR_TO_OTHER,
@@ -28,6 +29,7 @@ from sid_actors.backends.local.annotations import (
     hashable,
     record_fields,
 )
+from sid_actors.backends.local.guesses import guessed
 from sid_actors.backends.local.source import Binding, Scope, Source
 from sid_actors.backends.local.usage import is_private, uses_of
 
@@ -92,7 +94,7 @@ class Kinds:
                 return BOOL
             case cst.UnaryOperation():
                 inner = self._of(e.expression, scope, seen)
-                return inner if inner in (INT, FLOAT) else None
+                return inner if inner in (INT, FLOAT, NUMBER) else None
             case cst.BooleanOperation():
                 return _agree([self._of(e.left, scope, seen), self._of(e.right, scope, seen)])
             case cst.IfExp():
@@ -150,6 +152,8 @@ class Kinds:
         if right is None:
             return None
         if left.name in NUMBERS and right.name in NUMBERS:
+            if NUMBER in (left, right):
+                return NUMBER
             if isinstance(e.operator, cst.Divide):
                 return FLOAT
             if isinstance(e.operator, cst.Power):  # an int to a negative int is a float
@@ -322,7 +326,7 @@ class Kinds:
         if binding.annotation is not None:
             return annotated(binding.annotation, self.source)
         if binding.kind == "param":
-            return self._guessed(name, scope)
+            return guessed(name, self.source, scope)
         if binding.kind == "augment":
             if binding.value is None or not isinstance(binding.node, cst.Name):
                 return None
@@ -335,7 +339,7 @@ class Kinds:
             else self._of(binding.value, scope, seen)
         )
         if kind is None and binding.kind in ("for", "comp"):
-            return self._guessed(name, scope)
+            return guessed(name, self.source, scope)
         for place in binding.path:
             if kind is None:
                 return None
@@ -352,6 +356,8 @@ class Kinds:
         if before is None or value is None:
             return None
         if before.name in NUMBERS and value.name in NUMBERS:
+            if NUMBER in (before, value):
+                return NUMBER
             return FLOAT if FLOAT in (before, value) or isinstance(e.operator, cst.DivideAssign) else INT
         if before.name in ("str", "list", "bytes") and isinstance(e.operator, cst.AddAssign):
             return before if before == value or before.name == "list" else None
@@ -372,23 +378,6 @@ class Kinds:
                 kinds.append(self._of(use.node.args[0].value, scope, inner))
         return _agree(kinds)
 
-    def _guessed(self, name: str, scope: Scope) -> Kind | None:
-        """Return what the use of a bare parameter proves: only a string has `.lower()`, only a number a range."""
-        for mention in scope.mentions.get(name, []):
-            above = self.source.parent(mention)
-            if isinstance(above, cst.Attribute) and isinstance(self.source.parent(above), cst.Call):
-                if above.attr.value in STR_TO_STR - {"translate", "title", "join", "format", "replace"}:
-                    return STR
-            elif isinstance(above, cst.Arg):
-                call = self.source.parent(above)
-                if (
-                    isinstance(call, cst.Call)
-                    and isinstance(call.func, cst.Name)
-                    and call.func.value == "range"
-                ):
-                    return INT
-        return None
-
 
 def _agree(kinds: Iterable[Kind | None]) -> Kind | None:
     """Return the one kind of several values, None if they differ; an int among floats is a float."""
@@ -398,8 +387,8 @@ def _agree(kinds: Iterable[Kind | None]) -> Kind | None:
             return None
         if found is None or found == kind:
             found = kind
-        elif {found.name, kind.name} <= {"int", "float"}:
-            found = FLOAT
+        elif {found.name, kind.name} <= NUMBERS:
+            found = FLOAT if {found, kind} == {INT, FLOAT} else NUMBER
         elif found.name == kind.name and {found.args, kind.args} >= {(None,)}:
             found = found if kind.args == (None,) else kind  # an empty list and one with items
         else:

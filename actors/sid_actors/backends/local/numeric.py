@@ -36,7 +36,7 @@ class Proposal:
         parameter: Which number.
         value: The value to try.
         recipe: The change.
-        reason: Why this value, one clause.
+        reason: Why this value, a clause that ends a sentence.
         momentum: The last step of this parameter won, or this one gained as a runner-up.
         misses: How many values were tried in vain since.
     """
@@ -85,7 +85,7 @@ def _next(parameter: Parameter, attempts: list[Attempt], given_up: set[str]) -> 
         value = _value(again[-1])
         assert value is not None
         return _proposal(
-            parameter, value, "it was better before, when another change won the round", 0, momentum=True
+            parameter, value, "as it was better before, in a round that another change won", 0, momentum=True
         )
     origin = next((v for a in attempts if (v := _was(a)) is not None), centre)
     axis = _Axis(parameter, log=is_log(origin) if attempts else parameter.log, origin=origin)
@@ -108,10 +108,8 @@ def _next(parameter: Parameter, attempts: list[Attempt], given_up: set[str]) -> 
 
 def _reason(momentum: bool, misses: int) -> str:  # noqa: FBT001
     if momentum:
-        return "the last step in this direction was an improvement"
-    if misses:
-        return "other values were tried without success and this one lies elsewhere or nearer"
-    return "no other value of it was ever measured"
+        return "as the last step in this direction was an improvement"
+    return "which was not measured yet" if misses else "a side that was never measured"
 
 
 def _proposal(parameter: Parameter, value: Number, reason: str, misses: int, *, momentum: bool) -> Proposal:

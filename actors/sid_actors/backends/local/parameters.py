@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -21,7 +22,7 @@ from sid_actors.backends.local.source import Unreadable, check
 
 Number = int | float
 
-_LOG_INT = 8  # from here on the size of an integer matters more than its last digit
+_LOG_INT = 4  # from here on the size of an integer matters more than its last digit
 _LOG_FLOAT = (0.1, 10.0)  # outside of these a float is thought of in powers
 _NO_SETTING = re.compile(
     r"__\w+|.*(?:version|year|month|date|seed|magic|mask|flag|errno|opcode|signal|debug|verbos|timeout|indent|column"
@@ -129,8 +130,8 @@ def _spans(path: str, text: str) -> list[Span]:
     offsets = _Offsets(text)
     spans = [offsets.span(symbol, node) for symbol, node in _named(tree.body, "")]
     known = [span for span in spans if span is not None]
-    names = [span.symbol for span in known]
-    return [span for span in known if names.count(span.symbol) == 1]
+    times = Counter(span.symbol for span in known)
+    return [span for span in known if times[span.symbol] == 1]
 
 
 def _named(body: list[ast.stmt], prefix: str) -> Iterator[tuple[str, ast.expr]]:

@@ -118,7 +118,8 @@ class _Editor(cst.CSTTransformer):
             before[0] = before[0].with_changes(leading_lines=lines[:blank])
             # what follows new lines at the top of a module keeps its distance, imports and blocks close up
             apart = isinstance(plan.source.parent(original_node), cst.Module) and not _is_import(node)
-            kept = lines if lines or not apart else [cst.EmptyLine(indent=False)]
+            distance = 2 if isinstance(node, (cst.FunctionDef, cst.ClassDef)) else 1
+            kept = lines if lines or not apart else [cst.EmptyLine(indent=False)] * distance
             node = node.with_changes(leading_lines=kept if apart else lines[blank:])
         return cst.FlattenSentinel([*before, node, *after])
 

@@ -16,6 +16,7 @@ from typing import Literal
 import libcst as cst
 
 MAX_DEPTH = 200  # deeper code is generated code; recursion over it could exhaust the stack
+MAX_NODES = 150_000  # of Python's own tree: some 15,000 lines; more is generated code or data
 
 BindingKind = Literal[
     "param", "assign", "augment", "for", "comp", "with", "except", "import", "def", "del", "match"
@@ -235,10 +236,10 @@ def parse(text: str) -> Source:
 
 
 def check(text: str) -> ast.Module:
-    """Parse with Python's own parser, whose limits are safe, and bound the depth.
+    """Parse with Python's own parser, whose limits are safe, and bound depth and size.
 
     Raises:
-        Unreadable: it does not parse, or is nested too deeply.
+        Unreadable: it does not parse, is nested too deeply, or is too large.
     """
     try:
         tree = ast.parse(text)
@@ -247,8 +248,12 @@ def check(text: str) -> ast.Module:
     except (RecursionError, MemoryError, ValueError) as error:
         raise Unreadable(f"not parsed: {type(error).__name__}") from error
     level: list[ast.AST] = [tree]
+    nodes = 0
     for _ in range(MAX_DEPTH):
         level = [child for node in level for child in ast.iter_child_nodes(node)]
+        nodes += len(level)
+        if nodes > MAX_NODES:
+            raise Unreadable(f"larger than {MAX_NODES} nodes")
         if not level:
             return tree
     raise Unreadable(f"nested more than {MAX_DEPTH} levels deep")

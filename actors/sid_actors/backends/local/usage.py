@@ -94,7 +94,7 @@ def use_of(name: cst.BaseExpression, source: Source, scope: Scope) -> Use:
             return Use("compare", name, above)
         case _:
             pass
-    if _is_test(name, source):
+    if is_test(name, source):
         return Use("truth", name, above)
     return Use("other", name, above)
 
@@ -242,7 +242,7 @@ def _reads(call: cst.Call, arg: cst.Arg, source: Source, scope: Scope) -> bool:
             return False
 
 
-def _is_test(name: cst.BaseExpression, source: Source) -> bool:
+def is_test(name: cst.BaseExpression, source: Source) -> bool:
     """Return whether only the truth of a value is looked at."""
     node: cst.CSTNode = name
     for above in source.ancestors(name):

@@ -1,0 +1,1 @@
+"""A small sorting office for parcels."""

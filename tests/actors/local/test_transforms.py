@@ -1,0 +1,578 @@
+"""Every entry of the catalogue: it finds its place, keeps the program's meaning, and leaves doubtful code alone."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from typing import Any
+
+import pytest
+
+from sid_actors.backends.local.apply import apply_recipe, find_site, numbered, recipe_of
+from sid_actors.backends.local.catalog import BY_NAME, CATALOG, apply
+from sid_actors.backends.local.recipe import Recipe, RecipeFailed
+from sid_actors.backends.local.sites import NotHere
+from sid_actors.backends.local.source import Unreadable, parse
+
+
+def code(text: str) -> str:
+    return textwrap.dedent(text).lstrip("\n")
+
+
+def edits(name: str, text: str) -> list[str]:
+    """Return the text after each edit that an entry offers."""
+    found = []
+    for site in BY_NAME[name].find(parse(text)):
+        try:
+            found.append(apply(site).code)
+        except NotHere:
+            continue
+    return found
+
+
+def run(text: str, calls: list[str]) -> list[Any]:
+    """Return what calls give, or the type of the error that they raise."""
+    names: dict[str, Any] = {}
+    exec(compile(text, "fixture", "exec"), names)
+    results: list[Any] = []
+    for call in calls:
+        try:
+            results.append(repr(eval(call, names)))
+        except (ValueError, IndexError, TypeError, KeyError) as error:
+            results.append(type(error))
+    return results
+
+
+# name, source, what the new text must hold, calls whose answers must stay
+FOUND: list[tuple[str, str, list[str], list[str]]] = [
+    (
+        "memoise",
+        '''
+        """Numbers."""
+
+        LIMIT = 30
+
+
+        # naive on purpose
+        def fib(n: int) -> int:
+            """Return a number."""
+            if n < 2:  # the ends
+                return n
+            return fib(n - 1) + fib(n - 2)
+        ''',
+        ["import functools\n", "# naive on purpose\n@functools.cache\ndef fib(n: int) -> int:", "# the ends"],
+        ["fib(0)", "fib(12)", "fib(-3)"],
+    ),
+    (
+        "memoise",
+        """
+        def fib(n):
+            if n < 2:
+                return n
+            return fib(n - 1) + fib(n - 2)
+        """,
+        ["@functools.lru_cache(maxsize=None, typed=True)"],  # 1 and 1.0 are not the same argument
+        ["fib(10)", "fib(10.0)", "fib(True)", "fib(1.0)", "fib(1)"],
+    ),
+    (
+        "memoise",
+        """
+        from functools import cache, reduce
+        import math
+
+        _COSTS = {"a": 1, "b": 2}
+
+        def price(word: str, scale: float = 1.5) -> float:
+            total = 0.0
+            for letter in word.lower():
+                total += _COSTS.get(letter, 3) * math.sqrt(scale)
+            return total
+        """,
+        ["import functools\nimport math\n", "@functools.lru_cache(maxsize=None, typed=True)\ndef price"],
+        ["price('Abc')", "price('', 2)", "price('abc', scale=-1)"],
+    ),
+    (
+        "memoise",
+        """
+        class Grid:
+            @staticmethod
+            def paths(rows: int, columns: int) -> int:
+                if not rows or not columns:
+                    return 1
+                return Grid.paths(rows - 1, columns) + sum(1 for _ in range(columns))
+
+        def ways(key: tuple[int, ...]) -> int:
+            return max(key[at] * at for at in range(len(key)))
+        """,
+        [
+            "@functools.cache\ndef ways"
+            if False
+            else "@functools.lru_cache(maxsize=None, typed=True)\ndef ways"
+        ],
+        ["ways((1, 5, 2))", "ways(())"],
+    ),
+    (
+        "memoise",
+        """
+        from dataclasses import dataclass
+
+        @dataclass(frozen=True)
+        class Point:
+            x: int
+            y: int
+
+        def energy(point: Point, steps: int) -> int:
+            best = 0
+            for step in range(steps):
+                best = max(best, point.x * step - point.y)
+            return best
+        """,
+        ["@functools.lru_cache(maxsize=None, typed=True)\ndef energy"],
+        ["energy(Point(2, 1), 5)", "energy(Point(2, 1), 5)", "energy(Point(0, 9), 0)"],
+    ),
+    (
+        "seen_set",
+        """
+        def count_new(words: list[str]) -> int:
+            seen: list[str] = []
+            new = 0
+            for word in words:
+                if word not in seen:
+                    seen.append(word)  # first time
+                    new += 1
+            return new
+        """,
+        ["seen: set[str] = set()", "seen.add(word)  # first time"],
+        ["count_new([])", "count_new(['a', 'b', 'a', 'c'])"],
+    ),
+    (
+        "seen_set",
+        """
+        def unique(text):
+            kept = []
+            for word in text.split():
+                if word.lower() not in kept:
+                    kept.append(word)
+            return kept
+        """,
+        ["    kept_set = set(kept)\n", "        if word.lower() not in kept_set:", "kept_set.add(word)"],
+        ["unique('a B b a B')", "unique('')"],
+    ),
+    (
+        "list_to_set",
+        """
+        def common(left: list[str], right: list[str]) -> list[str]:
+            # both of them
+            return [item for item in left if item in right]
+        """,
+        [
+            "    right_set = set(right)\n    # both of them\n    return [item for item in left if item in right_set]"
+        ],
+        ["common(['a', 'b', 'a'], ['a'])", "common([], [])"],
+    ),
+    (
+        "list_to_set",
+        """
+        def hits(rows: list[tuple[int, str]], wanted: list[int]) -> int:
+            n = 0
+            for _ in range(2):
+                for number, name in rows:
+                    if number in wanted and name:
+                        n += 1
+            return n
+        """,
+        ["    wanted_set = set(wanted)\n    for _ in range(2):", "if number in wanted_set and name:"],
+        ["hits([(1, 'a'), (2, ''), (3, 'c')], [1, 2, 3])"],
+    ),
+    (
+        "constant_set",
+        """
+        STOP = ["a", "an", "the", "of"]  # common words
+
+        def content(words):
+            return [w for w in words if w.lower() not in STOP]
+        """,
+        [
+            'STOP = ["a", "an", "the", "of"]  # common words\n_STOP_SET = frozenset(STOP)\n',
+            "not in _STOP_SET",
+        ],
+        ["content(['The', 'cat'])"],
+    ),
+    (
+        "constant_set",
+        """
+        def vowel(letter: str) -> bool:
+            return letter in ["a", "e", "i", "o", "u"]
+        """,
+        ['in {"a", "e", "i", "o", "u"}'],
+        ["vowel('a')", "vowel('z')"],
+    ),
+    (
+        "deque",
+        """
+        def order(graph, start):
+            queue: list[int] = [start]
+            seen = {start}
+            found = []
+            while queue:
+                at = queue.pop(0)
+                found.append(at)
+                for other in graph[at]:
+                    if other not in seen:
+                        seen.add(other)
+                        queue.append(other)
+                if len(queue) > 9:
+                    queue.insert(0, queue[-1])
+            return found
+        """,
+        [
+            "from collections import deque\n",
+            "queue: deque[int] = deque([start])",
+            "queue.popleft()",
+            "queue.appendleft(queue[-1])",
+        ],
+        ["order({1: [2, 3], 2: [3], 3: [1]}, 1)"],
+    ),
+    (
+        "count_once",
+        """
+        def shares(words: list[str]) -> dict[str, float]:
+            found = {}
+            for word in words:
+                found[word] = words.count(word) / len(words)
+            return found
+        """,
+        [
+            "from collections import Counter\n",
+            "    words_counts = Counter(words)\n    for word",
+            "words_counts[word] /",
+        ],
+        ["shares(['a', 'b', 'a'])", "shares([])"],
+    ),
+    (
+        "compile_regex",
+        """
+        import re
+
+
+        def numbers(lines):
+            found = []
+            for line in lines:
+                # the number
+                match = re.match(r"no (\\d+)", line, flags=re.I | re.M)
+                if match:
+                    found.append(match.group(1))
+            return found
+        """,
+        ['_NUMBERS_PATTERN = re.compile(r"no (\\d+)", re.I | re.M)\n\n\ndef', "_NUMBERS_PATTERN.match(line)"],
+        ["numbers(['No 12', 'x', 'no 3 no 4'])"],
+    ),
+    (
+        "compile_regex",
+        """
+        import re
+
+        class Reader:
+            def squeeze(self, text):
+                return re.sub(r"\\s+", " ", text, 2)
+
+        def squeeze(text):
+            return Reader().squeeze(text)
+        """,
+        [
+            '_READER_SQUEEZE_PATTERN = re.compile(r"\\s+")\n\nclass',
+            '_READER_SQUEEZE_PATTERN.sub(" ", text, 2)',
+        ],
+        ["squeeze('a  b   c    d')"],
+    ),
+    (
+        "hoist",
+        """
+        def matches(query: str, lines: list[str]) -> int:
+            n = 0
+            for line in lines:
+                if query.lower() in line.lower():
+                    n += 1
+            return n
+        """,
+        ["    query_lower = query.lower()\n    for line in lines:", "if query_lower in line.lower():"],
+        ["matches('A', ['abc', 'x', 'CA'])", "matches('A', [])"],
+    ),
+    (
+        "hoist",
+        """
+        def above(values: list[float]) -> list[bool]:
+            found = []
+            at = 0
+            while at < len(values):
+                found.append(values[at] * len(values) > sum(values))
+                at += 1
+            return found
+        """,
+        ["    values_total = sum(values)\n    while"],
+        ["above([1.0, 5.0, 2.0])", "above([])"],
+    ),
+    (
+        "min_max",
+        """
+        def ends(items, words: list[str]):
+            top = sorted(words, reverse=True)
+            first = top[0]
+            return sorted(items, key=lambda item: item[1])[0], first
+        """,
+        ["return min(items, key=lambda item: item[1]), first"],
+        ["ends([(1, 2), (2, 1), (3, 1)], ['a', 'c', 'b'])", "ends([(1, 1), (1.0, 1)], ['x'])"],
+    ),
+    (
+        "min_max",
+        """
+        def best(words: list[str]):
+            ranked = sorted(words, key=len, reverse=True)
+            return ranked[0]
+
+        def last(words: list[str]):
+            return sorted(words)[-1]
+
+        def few(words):
+            return sorted(w for w in words)[:2], sorted(words, reverse=True)[:2]
+        """,
+        ["def best(words: list[str]):\n    return max(words, key=len)\n"],
+        ["best(['aa', 'b', 'cc'])", "last(['b', 'a'])", "few('hello')", "few('')"],
+    ),
+    (
+        "join",
+        """
+        def table(rows: list[list[int]]) -> str:
+            text = "<"
+            width = 3
+
+            # every row
+            for row in rows:
+                for cell in row:
+                    text += f"{cell:{width}}"
+                text += "\\n"
+            return text + ">"
+        """,
+        [
+            '    text_parts = ["<"]\n',
+            '            text_parts.append(f"{cell:{width}}")\n',
+            '    text = "".join(text_parts)\n    return text + ">"',
+            "    # every row\n    for row in rows:",
+        ],
+        ["table([[1, 2], [30]])", "table([])"],
+    ),
+    (
+        "comprehension",
+        """
+        def squares(items):
+            found = []
+            for item in items:
+                if item > 1:
+                    found.append(item * item)
+            return found
+        """,
+        ["    found = [item * item for item in items if item > 1]\n    return found"],
+        ["squares([1, 2, 3])", "squares('ab')"],
+    ),
+    (
+        "no_temporary",
+        """
+        def letters(words):
+            return len(set([w[0] for w in words])), sum([len(w) for w in words]), sorted(list(words))
+        """,
+        ["len({w[0] for w in words})"],
+        ["letters(['ab', 'ac', 'b'])", "letters([])"],
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "holds", "calls"), FOUND, ids=[f"{f[0]}-{i}" for i, f in enumerate(FOUND)]
+)
+def test_an_edit_keeps_the_meaning(name: str, text: str, holds: list[str], calls: list[str]) -> None:
+    text = code(text)
+    found = edits(name, text)
+
+    assert any(all(part in new for part in holds) for new in found), "\n---\n".join(found) or "no site"
+    for new in found:
+        assert run(new, calls) == run(text, calls)
+
+
+def test_every_entry_of_the_catalogue_has_a_fixture() -> None:
+    assert {entry.name for entry in CATALOG} == {name for name, *_ in FOUND}
+
+
+# What must be left alone, and why.
+LEFT: list[tuple[str, str, str]] = [
+    ("memoise", "prints", "def f(n: int) -> int:\n    for _ in range(n):\n        print(n)\n    return n\n"),
+    ("memoise", "asks the clock", "import time\ndef f(n: int) -> float:\n    return sum(time.time() for _ in range(n))\n"),
+    ("memoise", "draws lots", "import random\ndef f(n: int) -> int:\n    return max(random.randrange(n) for _ in range(n))\n"),
+    ("memoise", "reads a global that changes", "TOTAL = 0\ndef g():\n    global TOTAL\n    TOTAL += 1\ndef f(n: int) -> int:\n    return sum(TOTAL for _ in range(n))\n"),
+    ("memoise", "reads a table that is filled", "_TABLE = {}\ndef g(k):\n    _TABLE[k] = 1\ndef f(n: int) -> int:\n    return sum(_TABLE[k] for k in range(n))\n"),
+    ("memoise", "returns a list", "def f(n: int):\n    return [i for i in range(n)]\n"),
+    ("memoise", "takes a list", "def f(items: list[int]) -> int:\n    return sum(i for i in items)\n"),
+    ("memoise", "takes anything", "def f(items) -> int:\n    return sum(i for i in items)\n"),
+    ("memoise", "is a generator", "def f(n: int):\n    for i in range(n):\n        yield i\n"),
+    ("memoise", "is a method", "class A:\n    def f(self, n: int) -> int:\n        return sum(self.x for _ in range(n))\n"),
+    ("memoise", "is decorated", "import atexit\n@atexit.register\ndef f(n: int) -> int:\n    return sum(i for i in range(n))\n"),
+    ("memoise", "does hardly anything", "def f(a: int, b: int) -> int:\n    return a + b\n"),
+    ("memoise", "calls what is unknown", "from lib import g\ndef f(n: int) -> int:\n    return sum(g(i) for i in range(n))\n"),
+    ("memoise", "takes what changes", "class Node:\n    w: int\ndef f(node: Node, n: int) -> int:\n    return sum(node.w for _ in range(n))\n"),
+    ("memoise", "its name means several things", "def f(n: int) -> int:\n    return sum(range(n))\nf = print\n"),
+    ("memoise", "has an attribute", "def f(n: int) -> int:\n    return sum(i for i in range(n))\nf.calls = 0\n"),
+    ("memoise", "opens a file", "def f(name: str) -> int:\n    return sum(1 for _ in open(name))\n"),
+    ("memoise", "builtin means something else", "def sum(x):\n    print(x)\n    return 1\ndef f(n: int) -> int:\n    return sum(i for i in range(n))\n"),
+    ("seen_set", "items may be lists", "def f(items):\n    seen = []\n    for i in items:\n        if i not in seen:\n            seen.append(i)\n    return len(seen)\n"),
+    ("seen_set", "somebody else fills it", "def f(words: list[str], g):\n    seen = []\n    g(seen)\n    for w in words:\n        if w not in seen:\n            seen.append(w)\n    return seen\n"),
+    ("seen_set", "items leave it", "def f(words: list[str]):\n    seen = []\n    for w in words:\n        if w not in seen:\n            seen.append(w)\n        if len(seen) > 2:\n            seen.pop()\n    return seen\n"),
+    ("seen_set", "it has a second name", "def f(words: list[str]):\n    seen = []\n    other = seen\n    for w in words:\n        if w not in seen:\n            other.append(w)\n            seen.append(w)\n    return seen\n"),
+    ("list_to_set", "it grows meanwhile", "def f(a: list[str], b: list[str]):\n    for x in a:\n        if x in b:\n            b.append(x + x)\n    return b\n"),
+    ("list_to_set", "it may grow under another name", "def f(a: list[str], b: list[str], c: list[str]):\n    n = 0\n    for x in a:\n        c.append(x)\n        if x in b:\n            n += 1\n    return n\n"),
+    ("list_to_set", "a call may change it", "def f(a: list[str], b: list[str], g):\n    n = 0\n    for x in a:\n        g(x)\n        if x in b:\n            n += 1\n    return n\n"),
+    ("list_to_set", "a text is no list", "def f(a: list[str], b: str):\n    return [x for x in a if x in b]\n"),
+    ("list_to_set", "items may be lists", "def f(a: list[list[int]], b: list[list[int]]):\n    return [x for x in a if x in b]\n"),
+    ("list_to_set", "what is sought may be a list", "def f(a, b: list[str]):\n    return [x for x in a if x in b]\n"),
+    ("list_to_set", "it is bound anew in the loop", "def f(a: list[str], b: list[str]):\n    n = 0\n    for x in a:\n        n += x in b\n        b = b[1:]\n    return n\n"),
+    ("constant_set", "what is sought may be a list", "def f(x):\n    return x in [1, 2, 3, 4, 5]\n"),
+    ("constant_set", "the constant changes", "NAMES = ['a', 'b', 'c', 'd']\nNAMES.append('e')\ndef f(x: str):\n    return x in NAMES\n"),
+    ("constant_set", "it is short", "def f(x: str):\n    return x in ['a', 'b']\n"),
+    ("deque", "it is sliced", "def f(xs):\n    q = list(xs)\n    while q:\n        x = q.pop(0)\n        print(q[1:], x)\n"),
+    ("deque", "it is returned", "def f(xs):\n    q = list(xs)\n    q.pop(0)\n    return q\n"),
+    ("deque", "it is printed", "def f(xs):\n    q = list(xs)\n    q.pop(0)\n    print(q)\n"),
+    ("deque", "it is the caller's", "def f(q):\n    while q:\n        print(q.pop(0))\n"),
+    ("deque", "it changes while it is gone through", "def f(xs):\n    q = list(xs)\n    for x in q:\n        q.pop(0)\n"),
+    ("count_once", "it grows meanwhile", "def f(words: list[str]):\n    for w in words:\n        if words.count(w) > 1:\n            words.append('x')\n"),
+    ("count_once", "a text is no list", "def f(text: str):\n    return [text.count(c) for c in text]\n"),
+    ("compile_regex", "the pattern is made", "import re\ndef f(x, n):\n    return re.match('a' * n, x)\n"),
+    ("compile_regex", "the pattern is wrong", "import re\ndef f(x):\n    return re.match('(', x)\n"),
+    ("compile_regex", "re is something else", "import regex as re\nimport re\ndef f(x):\n    return re.match('a', x)\n"),
+    ("compile_regex", "re comes later", "def f(x):\n    return re.match('a', x)\nimport re\n"),
+    ("compile_regex", "flags are made", "import re\ndef f(x, flags):\n    return re.match('a', x, flags)\n"),
+    ("hoist", "it shrinks meanwhile", "def f(xs: list[int]):\n    while len(xs) > 1:\n        xs.pop()\n"),
+    ("hoist", "a call may change it", "def f(xs: list[int], g):\n    i = 0\n    while i < len(xs):\n        i = g(i)\n"),
+    ("hoist", "it could fail", "def f(xs: list[int], ys: list[int]):\n    return [y for y in ys if y > max(xs)]\n"),
+    ("hoist", "the loop variable", "def f(rows: list[list[int]]):\n    return [len(row) for row in rows]\n"),
+    ("hoist", "each turn gets its own", "def f(xs: list[int], n: int):\n    found = []\n    for _ in range(n):\n        found.append(sorted(xs))\n    return found\n"),
+    ("min_max", "the error is expected", "def f(xs):\n    try:\n        return sorted(xs)[0]\n    except IndexError:\n        return None\n"),
+    ("min_max", "the last among equals", "def f(xs):\n    return sorted(xs)[-1], sorted(xs, key=len)[-1]\n"),
+    ("min_max", "a place in the middle", "def f(xs, n):\n    return sorted(xs)[1], sorted(xs)[:n], sorted(xs)[:-1]\n"),
+    ("min_max", "the rest is used", "def f(xs):\n    ranked = sorted(xs)\n    return ranked[0], ranked\n"),
+    ("min_max", "sorted is something else", "from lib import sorted\ndef f(xs):\n    return sorted(xs)[0]\n"),
+    ("join", "it is read meanwhile", "def f(n: int):\n    s = ''\n    for i in range(n):\n        s += 'x'\n        print(len(s))\n    return s\n"),
+    ("join", "it is a number", "def f(n: int):\n    s = 0\n    for i in range(n):\n        s += i\n    return s\n"),
+    ("join", "parts may be anything", "def f(parts):\n    s = ''\n    for p in parts:\n        s += p\n    return s\n"),
+    ("join", "it is bytes", "def f(n: int):\n    s = b''\n    for i in range(n):\n        s += b'x'\n    return s\n"),
+    ("join", "an error would show it", "def f(n: int):\n    s = ''\n    try:\n        for i in range(n):\n            s += str(1 // i)\n    except ZeroDivisionError:\n        return s\n"),
+    ("comprehension", "the variable is used later", "def f(xs):\n    out = []\n    for x in xs:\n        out.append(x)\n    return out, x\n"),
+    ("comprehension", "it looks at what it fills", "def f(xs):\n    out = []\n    for x in xs:\n        out.append(len(out))\n    return out\n"),
+    ("comprehension", "it has a comment", "def f(xs):\n    out = []\n    for x in xs:\n        out.append(x)  # kept\n    return out\n"),
+    ("comprehension", "super() would not work", "class A(B):\n    def f(self, xs):\n        out = []\n        for x in xs:\n            out.append(super().f(x))\n        return out\n"),
+    ("no_temporary", "the list is the point", "def f(xs):\n    return list([x for x in xs]), len([x for x in xs])\n"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "why", "text"), LEFT, ids=[f"{n}: {w}" for n, w, _ in LEFT])
+def test_doubtful_code_is_left_alone(name: str, why: str, text: str) -> None:
+    ast.parse(text)
+    assert edits(name, text) == []
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("indent", ["  ", "\t"])
+def test_layout_is_kept_but_for_the_lines_that_change(newline: str, indent: str) -> None:
+    lines = [
+        "#!/usr/bin/env python3", "# -*- coding: utf-8 -*-", '"""Ä."""', "import re  # ü", "", "x  =  {1 :2}",
+        "def f( words:list[str] ) :", "I# odd", "Iseen=[ ]", "Iout = 0 ;  y=1", "", "Ifor w in words :",
+        "IIif w  not in  seen: # why", "IIIseen.append( w )", "IIIout+=1", "Ireturn out", "",
+    ]  # fmt: skip
+    text = newline.join(line.replace("I", indent) if line.startswith("I") else line for line in lines)
+
+    (new,) = edits("seen_set", text)
+
+    changed = [(a, b) for a, b in zip(text.split(newline), new.split(newline), strict=True) if a != b]
+    assert changed == [
+        (f"{indent}seen=[ ]", f"{indent}seen=set()"),
+        (f"{indent * 3}seen.append( w )", f"{indent * 3}seen.add( w )"),
+    ]
+
+
+def test_two_equal_places_are_two_recipes() -> None:
+    text = code(
+        """
+        import re
+
+        def f(a, b):
+            return re.match("x", a), re.match("x", a), re.match("x", b)
+        """
+    )
+    source = parse(text)
+    entry = BY_NAME["compile_regex"]
+    recipes = [recipe_of(entry.name, "f.py", site, n) for n, site in numbered(list(entry.find(source)))]
+
+    assert len({recipe.key for recipe in recipes}) == 3
+    assert "_F_PATTERN.match(a), re.match" in apply_recipe(text, recipes[0])
+    assert 're.match("x", a), _F_PATTERN.match(a)' in apply_recipe(text, recipes[1])
+
+
+def test_a_recipe_fails_when_its_place_has_changed() -> None:
+    text = "def f(n: int) -> int:\n    return sum(i * i for i in range(n))\n"
+    source = parse(text)
+    (site,) = BY_NAME["memoise"].find(source)
+    recipe = recipe_of("memoise", "f.py", site, 0)
+
+    assert find_site(source, recipe).symbol == "f"
+    applied = apply_recipe(text, recipe)
+    assert Recipe.from_json(recipe.to_json()) == recipe
+    for other in (applied, text.replace("i * i", "i + i"), "x = 1\n", "def f(:\n"):
+        with pytest.raises(RecipeFailed):
+            apply_recipe(other, recipe)
+    with pytest.raises(RecipeFailed, match="no transformation is called"):
+        apply_recipe(text, Recipe("magic", "f.py", "f"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f(:\n",
+        "x = " + "(" * 500 + ")" * 500,
+        "x = " + "-" * 5000 + "1",
+        "x = " + "+".join(["1"] * 5000),
+        "x = 1\0",
+        "x = '\udc80'",
+    ],
+    ids=["syntax", "brackets", "signs", "sum", "nul", "surrogate"],
+)
+def test_hostile_text_is_refused_and_not_followed(text: str) -> None:
+    with pytest.raises(Unreadable):
+        parse(text)
+
+
+def test_an_analysis_ends_on_what_refers_to_itself() -> None:
+    text = code(
+        """
+        from dataclasses import dataclass
+
+        @dataclass(frozen=True)
+        class Node:
+            name: str
+            inner: tuple["Node", ...] = ()
+
+        def even(n: int, node: Node) -> bool:
+            return True if n == 0 else odd(n - 1, node)
+
+        def odd(n: int, node: Node) -> bool:
+            return False if n == 0 else even(n - 1, node)
+
+        def f(items: list[Node]):
+            a = b = c = items
+            for _ in range(3):
+                a, b, c = b, c, a
+                x = y
+                y = x
+            return [x for x in items if x in a], sorted(items)[0]
+        """
+    )
+    source = parse(text)
+    for entry in CATALOG:
+        for site in entry.find(source):
+            apply(site)
