@@ -72,16 +72,10 @@ def short_dir(session_dir: Path) -> Iterator[Path]:
     shutil.rmtree(path, ignore_errors=True)
 
 
-@pytest.fixture(autouse=True)
-def own_world(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give the test a HOME, XDG folders, git identity and places of sid that are its own."""
-    for name in list(os.environ):
-        if (name.startswith(FOREIGN) or name in FOREIGN_NAMES) and name != MARKER:
-            monkeypatch.delenv(name)
-    home, runtime = short_dir / "home", short_dir / "run"
-    home.mkdir(mode=0o700)
-    runtime.mkdir(mode=0o700)
-    world = {
+def world_of(base: Path) -> dict[str, Path | str]:
+    """Return the environment of a user whose home, socket, state and identity lie in `base`."""
+    home, runtime = base / "home", base / "run"
+    return {
         "HOME": home,
         "XDG_RUNTIME_DIR": runtime,
         "XDG_STATE_HOME": home / ".local/state",
@@ -89,8 +83,8 @@ def own_world(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "XDG_DATA_HOME": home / ".local/share",
         "XDG_CACHE_HOME": home / ".cache",
         "SID_SOCKET": runtime / "sid.sock",
-        "SID_STATE_DIR": short_dir / "state",
-        "SID_CONFIG": short_dir / "sid.toml",
+        "SID_STATE_DIR": base / "state",
+        "SID_CONFIG": base / "sid.toml",
         "GIT_CONFIG_GLOBAL": "/dev/null",
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_TERMINAL_PROMPT": "0",
@@ -102,7 +96,17 @@ def own_world(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "TERM": "dumb",
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
-    for name, value in world.items():
+
+
+@pytest.fixture(autouse=True)
+def own_world(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the test a HOME, XDG folders, git identity and places of sid that are its own."""
+    for name in list(os.environ):
+        if (name.startswith(FOREIGN) or name in FOREIGN_NAMES) and name != MARKER:
+            monkeypatch.delenv(name)
+    for name in ("home", "run"):
+        (short_dir / name).mkdir(mode=0o700)
+    for name, value in world_of(short_dir).items():
         monkeypatch.setenv(name, str(value))
 
 

@@ -145,7 +145,7 @@ class CloseRound(Command):
 
     kind: Literal["close_round"] = "close_round"
     losers: tuple[tuple[str, str | None], ...]
-    """Executor and the commit to keep under a tag, or None where nothing was committed."""
+    """Executor and the commit to keep under a tag: what it started from where it changed nothing."""
     winner: str | None
     head: str
     """The improvement branch after the round, for push and pull request."""

@@ -269,7 +269,7 @@ def close_round(turn: Turn) -> None:
     now = turn.round
     winner = now.verdict.winner if now.verdict and now.winner_commit else None
     losers = tuple(
-        (execution.executor, execution.commit)
+        (execution.executor, execution.commit or execution.base)
         for execution in now.executions.values()
         if execution.executor != winner
     )

@@ -94,6 +94,8 @@ def _created(
     entries.append((RESULTS, direction_entry(event.settings.benchmark_direction)))
     if before is not None:
         return  # the table has its row 0 already
+    # There from the start, for readers that expect every file of the layout.
+    documents.update({file: render_list(file, ()) for file in (RAW_DATA, EVENTS)})
     row = ResultRow(
         iteration=0,
         commit=event.baseline_commit[:7],
