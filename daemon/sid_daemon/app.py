@@ -21,6 +21,7 @@ from sid_actors.process import prepare_jobs
 from sid_actors.workbench.machine import MachineLock, lock_path
 from sid_daemon import config
 from sid_daemon.charts import Charts
+from sid_daemon.daemon_settings import DaemonSettings, read_daemon_settings
 from sid_daemon.hands import MakeRunHands
 from sid_daemon.host import Host
 from sid_daemon.intake import Intake
@@ -55,18 +56,20 @@ def run_daemon(*, idle_exit_s: float | None = None, ready_fd: int | None = None)
         ready_fd: Descriptor to which `ready` is written once the socket answers.
 
     Raises:
+        SettingsInvalid: `sid.toml` is wrong.
         Refused: another daemon uses the state directory or the socket.
         StoreError: the state directory cannot be used.
     """
     home = os.environ.get("HOME") or str(Path("~").expanduser())
     state_dir = Path(locations.state_dir(os.environ, home))
+    settings = read_daemon_settings(Path(locations.config_path(os.environ, home)))
     os.umask(0o077)
     lock = StateLock(str(state_dir))
     try:
         notifier = Notifier.take(os.environ, os.getpid())
         listening = activated(os.environ, os.getpid()) or bind(locations.socket_path(os.environ, home), lock)
         try:
-            trio.run(_Daemon(state_dir, listening, notifier, idle_exit_s, ready_fd).run)
+            trio.run(_Daemon(settings, state_dir, listening, notifier, idle_exit_s, ready_fd).run)
         finally:
             listening.close()
             notifier.close()
@@ -77,12 +80,14 @@ def run_daemon(*, idle_exit_s: float | None = None, ready_fd: int | None = None)
 class _Daemon:
     def __init__(
         self,
+        settings: DaemonSettings,
         state_dir: Path,
         listening: Listening,
         notifier: Notifier,
         idle_exit_s: float | None,
         ready_fd: int | None,
     ) -> None:
+        self._settings = settings
         self._state_dir = state_dir
         self._listening = listening
         self._notifier = notifier
@@ -99,8 +104,10 @@ class _Daemon:
             self._state_dir / "logs",
             Redactor(secrets_of(os.environ)),
             stderr=StandardError.of_this_process(os.environ),
+            file_bytes=self._settings.log_file_mb << 20,
+            keep=self._settings.log_files,
         )
-        configure(logs)
+        configure(logs, self._settings.log_level)
         try:
             async with trio.open_nursery() as writing:
                 await writing.start(logs.run)
@@ -121,7 +128,12 @@ class _Daemon:
             host, intake, LocalReports(machine), self._shut_down, __version__, self._listening.path
         )
         following = LogMethods(host, logs.subscribers)
-        server = RpcServer({**methods.handlers(), **following.handlers()}, log, version=__version__)
+        server = RpcServer(
+            {**methods.handlers(), **following.handlers()},
+            log,
+            version=__version__,
+            connections=self._settings.connections,
+        )
         nursery.start_soon(self._notifier.watchdog)
         nursery.start_soon(self._on_signals)
         await nursery.start(server.serve, self._listening)
