@@ -94,6 +94,11 @@ class Console:
         """Print a line or more to stderr: what is going on, what to answer, what went wrong."""
         _write(sys.stderr, f"{text}\n")
 
+    def hint(self, text: str) -> None:
+        """Tell somebody who sits there what goes on or what to type: to stderr, only if that is a terminal."""
+        if not self.as_json and sys.stderr.isatty():
+            self.note(text)
+
     def say(self, text: str) -> None:
         """Print a line for people: to stdout, or nowhere with `--json`."""
         if not self.as_json:

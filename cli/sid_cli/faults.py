@@ -20,10 +20,18 @@ NO_DAEMON = 3
 
 def report(error: SidError, *, as_json: bool) -> int:
     """Print an error that says what happened and what to do; return the exit code."""
+    if _debugs():
+        import traceback
+
+        traceback.print_exception(error)
     code = "no_daemon" if isinstance(error, NoDaemon) else code_of(error.rpc_code)
     exit_code = NO_DAEMON if isinstance(error, NoDaemon) else exit_code_of(error.rpc_code)
     print_problem(code, error.message, error.hint, as_json=as_json)
     return exit_code
+
+
+def _debugs() -> bool:
+    return os.environ.get("SID_DEBUG") == "1"
 
 
 def print_problem(code: str, message: str, hint: str, *, as_json: bool) -> None:
@@ -49,7 +57,7 @@ def unexpected(kind: type[BaseException], error: BaseException, trace: Traceback
     import traceback  # both cost `status` 3 ms that it seldom needs
     import zlib
 
-    if os.environ.get("SID_DEBUG") == "1":
+    if _debugs():
         traceback.print_exception(kind, error, trace)
         return
     frames = "".join(f"{f.name}:{f.lineno}" for f in traceback.extract_tb(trace))

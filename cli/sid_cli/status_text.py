@@ -166,7 +166,7 @@ def _with_interval(score: float | None, interval: Sequence[float | None] | None,
 
 def _cost_parts(row: Row, look: Look) -> list[str]:
     budget = row["budget"]
-    if budget["usd"]["spent"] is None and not budget["tokens"]["spent"] and not budget["calls"]["spent"]:
+    if budget["calls"]["spent"] is None and not budget["usd"]["spent"]:
         spent = "no model"
     else:
         usd = (

@@ -80,6 +80,7 @@ def test_missing_flags_are_named_all_at_once(daemon, sictl, here):
 
     assert done.code == 2
     assert done.document["error"]["message"] == "init needs --objective, --benchmark, --trust"
+    assert done.err == sictl("init").err
     assert done.err.count("\n") == 1
 
 

@@ -62,7 +62,8 @@ def test_status_of_a_run_that_has_not_begun():
         interval=None,
         actors=[],
         target=None,
-        budget={name: {"spent": None, "limit": None} for name in ("usd", "tokens", "calls", "wall_s")},
+        budget={name: {"spent": 0.0, "limit": None} for name in ("usd", "tokens")}
+        | {name: {"spent": None, "limit": None} for name in ("calls", "wall_s")},
     )
 
     shown = status(row).split("\n")

@@ -65,8 +65,8 @@ def command(
     with session.daemon(spawn=True) as client:
         if console.may_ask and not dry_run:
             params = _asked(client, params, console)
-        elif not dry_run and not session.as_json:
-            console.note("checking, then running the benchmark on the baseline, at least three times")
+        elif not dry_run:
+            console.hint("checking, then running the benchmark on the baseline, at least three times")
         result = client.call("run.init", params, timeout_s=None)
     if not dry_run and (result["run_id"] is None or result["missing"]):
         raise UsageError(

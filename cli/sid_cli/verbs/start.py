@@ -79,10 +79,8 @@ def _tell(session: Session, result: dict[str, Any]) -> None:
         {"run_id": result["run_id"], "resumed": result["resumed"], "status": status}, clean(result["run_id"])
     )
     if runs.is_active({"status": status}):
-        if not session.as_json:
-            console.note(
-                f"{'resumed' if result['resumed'] else 'started'}; 'sictl attach' follows it, 'sictl stop' ends it"
-            )
+        done = "resumed" if result["resumed"] else "started"
+        console.hint(f"{done}; 'sictl attach' follows it, 'sictl stop' ends it")
         return
     if not session.as_json:
         console.note(f"nothing left to do: {clean(status).replace('_', ' ')}; --rounds N adds rounds")
