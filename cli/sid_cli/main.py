@@ -40,6 +40,7 @@ VERBS = {
     "export": "export",
     "completion": "completion",
     "help": "help",
+    "service": "service",
     "daemon": "daemon",
 }
 """Verb → its module under `verbs`; two verbs of one module are the same."""
@@ -49,7 +50,7 @@ GROUPS = (
     ("Set up and run", ("init", "start", "stop", "pause", "resume")),
     ("Look", ("status", "attach", "history", "show", "diff", "plot")),
     ("Steer and take", ("idea", "config", "apply", "export")),
-    ("The rest", ("daemon", "completion", "help")),
+    ("The rest", ("service", "daemon", "completion", "help")),
 )
 
 

@@ -69,6 +69,8 @@ BAD = [
     ("apply",),
     ("completion", "tcsh"),
     ("daemon", "restart"),
+    ("service", "restart"),
+    ("service", "status", "--dry-run"),
     ("help", "strat"),
     ("strat",),
     ("watch",),
