@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 import trio
 
-from sid_actors.process import prepare_jobs
+from sid_actors.process import prepare_jobs, release_jobs
 from sid_actors.workbench.machine import MachineLock, lock_path
 from sid_daemon import config
 from sid_daemon.charts import Charts
@@ -116,6 +116,7 @@ class _Daemon:
                     nursery.cancel_scope.cancel()
                 writing.cancel_scope.cancel()
         finally:
+            release_jobs()
             logs.close()
             registry.close()
 
