@@ -6,93 +6,39 @@ baseline. `start` checks trust again, by whatever hand the settings were changed
 
 from __future__ import annotations
 
-import statistics
 import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
 
 import trio
-from pydantic import JsonValue
 
-from sid_actors.repository import RepoInfo
-from sid_actors.workbench.base import BenchRun
-from sid_daemon import config, gate, takeover
+from sid_daemon import gate, takeover
+from sid_daemon.baseline import advice_of, calibrate, created_event, record_creation, report_of
 from sid_daemon.clock import now_iso
-from sid_daemon.core import calibration
-from sid_daemon.core.calibration import Calibrated, Calibration
-from sid_daemon.core.run import step
-from sid_daemon.core.selection import RunResult
 from sid_daemon.core.state import RunState
-from sid_daemon.goal import read_families, read_objective, read_rules, render_goal, render_harness
 from sid_daemon.host import CLOSE_LIMIT_S, Host
 from sid_daemon.ids import new_run_id
 from sid_daemon.runstore import RunStore
+from sid_daemon.setup import (
+    Draft,
+    OpenSite,
+    Site,
+    checked_config,
+    default_branch,
+    draft_of,
+    find_root,
+    trusts,
+    write_config,
+)
 from sid_daemon.store.registry import KnownRun
-from sid_daemon.store.views import Projection, project
 from sid_protocol.errors import AlreadyRunning, NoSuchRun, Refused
-from sid_protocol.events import CarriedOver, RoundsAsked, RunCreated
+from sid_protocol.events import RoundsAsked
 from sid_protocol.ids import goal_slug, topic_slug
-from sid_protocol.locations import track_root
 from sid_protocol.params import InitParams, StartParams
 from sid_protocol.settings import (
-    TRUSTED_KEYS,
     Settings,
-    check_family_count,
-    parse_settings,
     trust_digest,
 )
-from sid_protocol.status import BaselineReport, InitResult, StartResult
-
-
-class Site(Protocol):
-    """A repository as set-up needs it; the composition root provides the real one."""
-
-    info: RepoInfo
-
-    async def target_commit(self, branch: str) -> str:
-        """Return the commit of a branch; raises `GitError` where there is none."""
-
-    async def improve_head(self, slug: str) -> str | None:
-        """Return the head of an improvement branch, or None where it is missing."""
-
-    async def sealed(self, commit: str, settings: Settings) -> tuple[tuple[str, ...], bool]:
-        """Return the sealed paths of a commit, and whether anything editable is left in scope."""
-
-    async def check(self, settings: Settings) -> str:
-        """Return how jobs will be contained; raises `Refused` or `UsageError` where they cannot run."""
-
-    async def measure(self, commit: str, settings: Settings) -> BenchRun:
-        """Run the benchmark once on a commit."""
-
-    async def guards_red(self, commit: str, settings: Settings) -> list[str]:
-        """Return the guard commands that fail on a commit."""
-
-    async def make_branch(self, slug: str, target_branch: str) -> None:
-        """Create the improvement branch if it is missing, and keep our folders out of `git status`."""
-
-    async def close(self) -> None:
-        """Remove what measuring left."""
-
-
-class OpenSite(Protocol):
-    """Opens a repository for set-up."""
-
-    async def __call__(self, path: str, root: str | None, topic: str) -> Site:
-        """Look at a repository; raises `GitError` where it cannot be worked on."""
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """What `init` is about to make."""
-
-    root: Path
-    topic: str
-    raw: dict[str, JsonValue]
-    settings: Settings
-    objective: str
-    harness: str
-    fresh_goal: bool
+from sid_protocol.status import InitResult, StartResult
 
 
 class Intake:
@@ -126,7 +72,7 @@ class Intake:
     async def _init(self, site: Site, params: InitParams) -> InitResult:
         repo = site.info.top
         root = Path(await trio.to_thread.run_sync(find_root, repo, params.topic, params.root))
-        draft = await trio.to_thread.run_sync(_draft, root, params, _default_branch(site.info))
+        draft = await trio.to_thread.run_sync(draft_of, root, params, default_branch(site.info))
         settings = draft.settings
         commit = await site.target_commit(settings.target_branch)
         sealed, editable = await site.sealed(commit, settings)
@@ -143,7 +89,7 @@ class Intake:
             topic=draft.topic,
             sealed=list(sealed),
             trusted=trusted,
-            trusts=_trusts(settings),
+            trusts=trusts(settings),
             goal=gate.score_goal(draft.objective, params),
             notes=[note for note in notes if note],
         )
@@ -174,14 +120,14 @@ class Intake:
             head = await site.improve_head(slug) or commit
             runs, found = await calibrate(site, head, draft.settings)
             red = await site.guards_red(head, draft.settings)
-            await trio.to_thread.run_sync(_write_config, draft)
+            await trio.to_thread.run_sync(write_config, draft)
             await site.make_branch(slug, draft.settings.target_branch)
             run_id = present.run_id if present else known.run_id if known else new_run_id()
-            created = _created(run_id, site, draft, slug, head, runs, found, earlier)
+            created = created_event(run_id, site, draft, slug, head, runs, found, earlier)
             store.copy_path = self._host.copy_path(run_id)
             if store.is_closed:
                 await store.open()
-            await _record(store, present, created, earlier)
+            await record_creation(store, present, created, earlier)
         finally:
             with trio.move_on_after(CLOSE_LIMIT_S, shield=True):
                 await store.close()
@@ -197,7 +143,7 @@ class Intake:
             )
         )
         report = report_of(created)
-        notes = [*result.notes, *(earlier.notes if earlier else ()), *_advice(found, red)]
+        notes = [*result.notes, *(earlier.notes if earlier else ()), *advice_of(found, red)]
         return result.model_copy(
             update={"run_id": run_id, "baseline": report, "notes": notes, "took_over": earlier is not None}
         )
@@ -221,7 +167,7 @@ class Intake:
             repo = site.info.top
             root = Path(await trio.to_thread.run_sync(find_root, repo, params.topic, params.root))
             run = await self._run_at(site, root)
-            read = await trio.to_thread.run_sync(_checked_config, root, repo)
+            read = await trio.to_thread.run_sync(checked_config, root, repo)
             await self.check_trust(repo, read.settings)
             mode = await trio.to_thread.run_sync(takeover.active_mode, Path(repo), time.time())
             if mode is not None and "/.omc/" in f"{root}/":
@@ -254,7 +200,7 @@ class Intake:
             raise Refused(
                 f"{repo} is not trusted with its present settings",
                 hint=f"look at them and confirm: sictl init {repo} --trust",
-                data={"trusts": _trusts(settings)},
+                data={"trusts": trusts(settings)},
             )
 
     async def _run_at(self, site: Site, root: Path) -> KnownRun | None:
@@ -294,153 +240,3 @@ class Intake:
                 hint=f"complete it: sictl init {made.repo} {' '.join(made.missing)}",
             )
         return await self._host.find(made.run_id)
-
-
-def find_root(repo: str, topic: str | None, root: str | None) -> str:
-    """Return the root of a track, existing or new."""
-    return track_root(repo, topic, root, lambda path: Path(path).is_dir())
-
-
-def _default_branch(info: RepoInfo) -> str:
-    if "main" in info.branches:
-        return "main"
-    return info.head_branch or info.branches[0]
-
-
-def _trusts(settings: Settings) -> dict[str, Any]:
-    return settings.model_dump(mode="json", include=set(TRUSTED_KEYS))
-
-
-def _draft(root: Path, params: InitParams, default_branch: str) -> Draft:
-    present = config.read_raw(root)
-    raw = gate.merged_settings(present, params, default_branch)
-    settings = parse_settings(raw)
-    goal_text = config.read_text(root, "goal.md") or ""
-    known = read_objective(goal_text)
-    objective = (params.objective or "").strip() or known
-    harness = config.read_text(root, "harness.md")
-    if harness is None or params.rule or params.family:
-        rules = (*read_rules(harness or ""), *params.rule)
-        families = (*read_families(harness or ""), *gate.families_of(params))
-        harness = render_harness(tuple(dict.fromkeys(rules)), tuple(dict.fromkeys(families)))
-    check_family_count(settings, tuple(name for name, _ in read_families(harness)))
-    return Draft(
-        root=root,
-        topic=topic_slug(params.topic or str(raw.get("topic_slug", ""))),
-        raw=raw,
-        settings=settings,
-        objective=objective,
-        harness=harness,
-        fresh_goal=bool(params.objective) and objective != known,
-    )
-
-
-def _write_config(draft: Draft) -> None:
-    config.write_raw(draft.root, draft.raw)
-    if draft.fresh_goal or config.read_text(draft.root, "goal.md") is None:
-        goal = gate.goal_of(draft.settings, draft.objective)
-        config.write_text(draft.root, "goal.md", render_goal(goal))
-    config.write_text(draft.root, "harness.md", draft.harness)
-    if config.read_text(draft.root, "idea.md") is None:
-        config.write_text(draft.root, "idea.md", "")
-
-
-def _checked_config(root: Path, repo: str) -> config.Config:
-    read = config.read_config(root)
-    if not read.settings.benchmark_command.strip():
-        raise Refused(f"{repo} has no benchmark", hint=f"name one: sictl init {repo} --benchmark CMD --trust")
-    return read
-
-
-async def calibrate(site: Site, commit: str, settings: Settings) -> tuple[list[BenchRun], Calibrated]:
-    """Measure the baseline as often as the measuring core asks for.
-
-    Raises:
-        Refused: a run fails, with the command's own words.
-    """
-    state = Calibration(
-        direction=settings.benchmark_direction,
-        mode=settings.measurement.mode,
-        runs=settings.measurement.calibration_runs,
-        pass_fail=settings.benchmark_format == "pass_fail",
-    )
-    runs: list[BenchRun] = []
-    while not isinstance(ask := calibration.next_ask(state), Calibrated):
-        run = await site.measure(commit, settings)
-        if run.score is None:
-            raise Refused(
-                f"the benchmark fails on the baseline: {run.why}",
-                hint=f"make it work by hand first: {settings.benchmark_command}",
-                data={"status": run.status, "category": run.category, "output": run.raw[-2000:]},
-            )
-        runs.append(run)
-        result = RunResult(ask.arm, run.score, run.sub_scores, "success", run.cpu_s, run.wall_s)
-        state = calibration.on_run(state, result)
-    return runs, ask
-
-
-def _created(
-    run_id: str,
-    site: Site,
-    draft: Draft,
-    slug: str,
-    head: str,
-    runs: list[BenchRun],
-    found: Calibrated,
-    earlier: takeover.Track | None,
-) -> RunCreated:
-    carried: CarriedOver | None = earlier.carried if earlier else None
-    return RunCreated(
-        at=now_iso(),
-        run_id=run_id,
-        repo=site.info.top,
-        root=str(draft.root),
-        topic=draft.topic,
-        goal_slug=slug,
-        settings=draft.settings,
-        baseline_commit=head,
-        baseline_samples=found.scores,
-        baseline_score=found.scores[0] if found.baseline is None else found.baseline,
-        baseline_raw=runs[0].raw[:4000],
-        deterministic=found.mode == "deterministic",
-        calibration={
-            "history": asdict(found.history),
-            "cv": found.cv,
-            "sd_pair": found.sd_pair,
-            "run_timeout_s": found.run_timeout_s,
-            "advice": found.advice,
-        },
-        carried_over=carried,
-    )
-
-
-async def _record(
-    store: RunStore, present: RunState | None, created: RunCreated, earlier: takeover.Track | None
-) -> None:
-    after, _ = step(present, created)
-    projection = project(present, created, after)
-    if earlier is not None:
-        entries = tuple(("tracking/raw_data.json", entry) for entry in earlier.raw_entries)
-        projection = Projection(
-            documents={**earlier.documents, **projection.documents},
-            entries=(*entries, *projection.entries),
-        )
-    await store.commit([created], projection, after)
-
-
-def report_of(created: RunCreated) -> BaselineReport:
-    """Return what the baseline runs gave, for the user."""
-    samples = list(created.baseline_samples)
-    mean = abs(statistics.fmean(samples))
-    spread = 100 * (max(samples) - min(samples)) / mean if mean else 0.0
-    return BaselineReport(
-        score=created.baseline_score,
-        samples=samples,
-        spread_pct=round(spread, 3),
-        deterministic=created.deterministic,
-    )
-
-
-def _advice(found: Calibrated, red: list[str]) -> list[str]:
-    guards = [f"guard is red on the baseline and will blame no candidate: {command}" for command in red]
-    return [*guards, *found.advice]

@@ -22,9 +22,10 @@ from sid_daemon.host import Host
 from sid_daemon.intake import Intake
 from sid_daemon.report import text
 from sid_daemon.runstore import documents_as
+from sid_daemon.setting_rows import setting, setting_rows
 from sid_daemon.store.registry import KnownRun
 from sid_daemon.store.views import project
-from sid_protocol.errors import NotRunning, Refused, SettingsInvalid
+from sid_protocol.errors import NotRunning, Refused
 from sid_protocol.events import ConfigChanged, RunPaused, RunResumed
 from sid_protocol.params import (
     ApplyParams,
@@ -48,7 +49,7 @@ from sid_protocol.records import (
     ResearchBrief,
 )
 from sid_protocol.rpc import PROTOCOL
-from sid_protocol.settings import TRUSTED_KEYS, Settings, parse_settings, with_value
+from sid_protocol.settings import TRUSTED_KEYS, parse_settings, with_value
 from sid_protocol.status import (
     ApplyResult,
     ConfigResult,
@@ -257,6 +258,7 @@ class Methods:
                 history=told,
                 merge_report=merged,
                 tags=live_rows.tags_by_executor(merged, state.topic),
+                runs=[rows.measured_run(one) for one in await store.measured(iteration)],
             )
 
     async def idea(self, params: IdeaParams, _call: object) -> Empty:
@@ -272,8 +274,8 @@ class Methods:
         raw = await trio.to_thread.run_sync(config.read_raw, root) or {}
         if not params.sets or params.key is None:
             settings = parse_settings(raw)
-            return ConfigResult(settings=_setting_rows(settings, raw, params.key))
-        old = _one(parse_settings(raw), params.key)
+            return ConfigResult(settings=setting_rows(settings, raw, params.key))
+        old = setting(parse_settings(raw), params.key)
         changed = with_value(raw, params.key, params.value)
         settings = parse_settings(changed)
         conductor = self._host.active.get(run.run_id)
@@ -283,7 +285,7 @@ class Methods:
                 hint=f"stop it, then: sictl init {run.repo} --set {params.key}=… --trust",
             )
         await trio.to_thread.run_sync(config.write_raw, root, changed)
-        new = _one(settings, params.key)
+        new = setting(settings, params.key)
         event = ConfigChanged(field=params.key, old_value=old, new_value=new)
         from_round = None
         if conductor is not None and not conductor.over.is_set():
@@ -297,7 +299,7 @@ class Methods:
                 f"{params.key} is covered by trust; confirm before the next start: sictl init {run.repo} --trust"
             )
         return ConfigResult(
-            settings=_setting_rows(settings, changed, params.key),
+            settings=setting_rows(settings, changed, params.key),
             changed=SettingChange(key=params.key, old=old, new=new, from_round=from_round),
             notes=notes,
         )
@@ -338,72 +340,3 @@ class Methods:
         run = await self._host.find(params.run, params.topic)
         async with self._host.opened(run) as (state, _):
             return SummaryResult(text=text.summary_text(state), fields=text.summary_fields(state))
-
-
-def _flat(prefix: str, value: Any, schema: Any) -> list[tuple[str, Any]]:
-    """Return the leaves of nested settings as dotted keys; free-form dictionaries stay whole."""
-    found = []
-    for name, field in type(schema).model_fields.items():
-        inner = getattr(schema, name)
-        key = f"{prefix}{name}"
-        if hasattr(type(inner), "model_fields") and field.annotation is type(inner):
-            found.extend(_flat(f"{key}.", value[name], inner))
-        else:
-            found.append((key, _plain(value[name])))
-    return found
-
-
-def _plain(value: Any) -> Any:
-    """Return a whole number without its `.0`, as the user wrote it."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _setting_rows(settings: Settings, raw: Mapping[str, Any], key: str | None) -> list[dict[str, Any]]:
-    values = _flat("", settings.model_dump(mode="json"), settings)
-    defaults = dict(_flat("", Settings().model_dump(mode="json"), Settings()))
-    shown = [
-        {
-            "key": name,
-            "value": value,
-            "default": defaults[name],
-            # A new settings file spells out the defaults that other tools read; they are defaults all the same.
-            "source": "settings.json" if _is_set(raw, name) and value != defaults[name] else "default",
-        }
-        for name, value in values
-        if key is None or name == key or name.startswith(f"{key}.")
-    ]
-    if not shown and key is not None:
-        _one(settings, key)
-    return shown
-
-
-def _is_set(raw: Mapping[str, Any], key: str) -> bool:
-    head, _, rest = key.partition(".")
-    if head not in raw:
-        return False
-    inner = raw[head]
-    return not rest or (isinstance(inner, Mapping) and _is_set(inner, rest))
-
-
-def _one(settings: Settings, key: str) -> Any:
-    """Return the value of a dotted key.
-
-    Raises:
-        SettingsInvalid: there is no such key; with the nearest that there is.
-    """
-    value: Any = settings.model_dump(mode="json")
-    for part in key.split("."):
-        if not isinstance(value, dict) or part not in value:
-            _refuse_unknown(key)
-            return None
-        value = value[part]
-    return _plain(value)
-
-
-def _refuse_unknown(key: str) -> None:
-    """Raise for a key that no settings can have; one of a free-form object may just not be there yet."""
-    try:
-        parse_settings(with_value({}, key, None))
-    except SettingsInvalid as error:
-        if error.why == "unknown key":
-            raise

@@ -1,0 +1,133 @@
+"""The baseline: measured as often as the measuring core asks for, then recorded as the run's first event.
+
+Used by `intake` at set-up.
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import asdict
+from typing import Any
+
+from sid_actors.workbench.base import BenchRun
+from sid_daemon import takeover
+from sid_daemon.clock import now_iso
+from sid_daemon.core import calibration
+from sid_daemon.core.calibration import Calibrated, Calibration
+from sid_daemon.core.run import step
+from sid_daemon.core.selection import RunResult
+from sid_daemon.core.state import RunState
+from sid_daemon.runstore import RunStore
+from sid_daemon.setup import Draft, Site
+from sid_daemon.store.views import Projection, project
+from sid_protocol.errors import Refused
+from sid_protocol.events import CarriedOver, RunCreated
+from sid_protocol.settings import (
+    Settings,
+)
+from sid_protocol.status import BaselineReport
+
+
+async def calibrate(site: Site, commit: str, settings: Settings) -> tuple[list[BenchRun], Calibrated]:
+    """Measure the baseline as often as the measuring core asks for.
+
+    Raises:
+        Refused: a run fails, with the command's own words.
+    """
+    state = Calibration(
+        direction=settings.benchmark_direction,
+        mode=settings.measurement.mode,
+        runs=settings.measurement.calibration_runs,
+        pass_fail=settings.benchmark_format == "pass_fail",
+    )
+    runs: list[BenchRun] = []
+    while not isinstance(ask := calibration.next_ask(state), Calibrated):
+        run = await site.measure(commit, settings)
+        if run.score is None:
+            raise Refused(
+                f"the benchmark fails on the baseline: {run.why}",
+                hint=f"make it work by hand first: {settings.benchmark_command}",
+                data={"status": run.status, "category": run.category, "output": run.raw[-2000:]},
+            )
+        runs.append(run)
+        result = RunResult(ask.arm, run.score, run.sub_scores, "success", run.cpu_s, run.wall_s)
+        state = calibration.on_run(state, result)
+    return runs, ask
+
+
+def created_event(
+    run_id: str,
+    site: Site,
+    draft: Draft,
+    slug: str,
+    head: str,
+    runs: list[BenchRun],
+    found: Calibrated,
+    earlier: takeover.Track | None,
+) -> RunCreated:
+    """Return the event that makes the run."""
+    carried: CarriedOver | None = earlier.carried if earlier else None
+    return RunCreated(
+        at=now_iso(),
+        run_id=run_id,
+        repo=site.info.top,
+        root=str(draft.root),
+        topic=draft.topic,
+        goal_slug=slug,
+        settings=draft.settings,
+        baseline_commit=head,
+        baseline_samples=found.scores,
+        baseline_score=found.scores[0] if found.baseline is None else found.baseline,
+        baseline_raw=runs[0].raw[:4000],
+        deterministic=found.mode == "deterministic",
+        calibration={
+            "history": asdict(found.history),
+            "cv": found.cv,
+            "sd_pair": found.sd_pair,
+            "run_timeout_s": found.run_timeout_s,
+            "advice": found.advice,
+            "runs": [run_facts(one) for one in runs],
+        },
+        carried_over=carried,
+    )
+
+
+def run_facts(run: BenchRun) -> dict[str, Any]:
+    """Return what the journal keeps of one calibration run: all but what it printed."""
+    facts = asdict(run)
+    del facts["raw"]
+    return facts
+
+
+async def record_creation(
+    store: RunStore, present: RunState | None, created: RunCreated, earlier: takeover.Track | None
+) -> None:
+    """Make the run durable, with what an earlier track left."""
+    after, _ = step(present, created)
+    projection = project(present, created, after)
+    if earlier is not None:
+        entries = tuple(("tracking/raw_data.json", entry) for entry in earlier.raw_entries)
+        projection = Projection(
+            documents={**earlier.documents, **projection.documents},
+            entries=(*entries, *projection.entries),
+        )
+    await store.commit([created], projection, after)
+
+
+def report_of(created: RunCreated) -> BaselineReport:
+    """Return what the baseline runs gave, for the user."""
+    samples = list(created.baseline_samples)
+    mean = abs(statistics.fmean(samples))
+    spread = 100 * (max(samples) - min(samples)) / mean if mean else 0.0
+    return BaselineReport(
+        score=created.baseline_score,
+        samples=samples,
+        spread_pct=round(spread, 3),
+        deterministic=created.deterministic,
+    )
+
+
+def advice_of(found: Calibrated, red: list[str]) -> list[str]:
+    """Return what the user should know before the first round."""
+    guards = [f"guard is red on the baseline and will blame no candidate: {command}" for command in red]
+    return [*guards, *found.advice]
