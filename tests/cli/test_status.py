@@ -167,6 +167,14 @@ def test_a_daemon_that_answers_junk_is_one_clear_line(sictl, reply, daemon, monk
     assert done.err.count("\n") == 1
 
 
+def test_a_closed_pipe_ends_a_quiet_attach(daemon):
+    daemon.push("daemon_started")
+    script = f"{sys.executable} -c '{ENTRY}' attach | head -n 1; echo ${{PIPESTATUS[0]}} >&2"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, timeout=30)
+    assert "daemon_started" in done.stdout
+    assert done.stderr == "0\n"
+
+
 def test_a_closed_pipe_ends_quietly(daemon):
     daemon.rows = [
         run_row(run_id=f"r{number:07}", repo=f"/src/{number}", status="idle") for number in range(4000)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import json
+import os
+import stat
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -21,7 +23,7 @@ from sid_cli.runs import is_active
 from sid_cli.session import Session
 from sid_cli.stream import Dropped, Follower, Notice, Record, log_filter, notice_of
 from sid_cli.text import clean_lines
-from sid_protocol.errors import NoSuchRun
+from sid_protocol.errors import NoSuchRun, SidError
 from sid_protocol.jsonrpc import Notification
 
 LEVELS = ("debug", "info", "warning", "error", "critical")
@@ -84,8 +86,30 @@ def _what_there_is(
 
 async def _follow(follower: Follower, show: Callable[[Notice], None]) -> None:
     async with follower:
-        while True:
-            show(await follower.next())
+        if not stat.S_ISFIFO(os.fstat(sys.stdout.fileno()).st_mode):
+            await _show_all(follower, show)
+        # A pipe may be closed in a quiet hour, when nothing is written that would tell.
+        failure: Exception | None = None
+        async with anyio.create_task_group() as group:
+            group.start_soon(_until_unread, group.cancel_scope)
+            try:
+                await _show_all(follower, show)
+            except (SidError, OSError) as error:  # which the group would wrap
+                failure = error
+            group.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+
+async def _show_all(follower: Follower, show: Callable[[Notice], None]) -> None:
+    while True:
+        show(await follower.next())
+
+
+async def _until_unread(scope: anyio.CancelScope) -> None:
+    # The writing end of a pipe becomes readable only by its error: nobody reads it any more.
+    await anyio.wait_readable(sys.stdout.fileno())
+    scope.cancel()
 
 
 def _meant(session: Session, client: Client, run: str | None, topic: str | None) -> str | None:
