@@ -208,6 +208,33 @@ FOUND: list[tuple[str, str, list[str], list[str]]] = [
         ["vowel('a')", "vowel('z')"],
     ),
     (
+        "constant_set",
+        """
+        def known(word: str) -> bool:
+            return word not in (
+                # the usual ones
+                "a", "an",
+                "the", "of",  # and so on
+            )
+        """,
+        [
+            'not in {\n        # the usual ones\n        "a", "an",\n        "the", "of",  # and so on\n    }\n'
+        ],
+        ["known('a')", "known('x')"],
+    ),
+    (
+        "min_max",
+        """
+        def first(rows):
+            return sorted(
+                rows,
+                key=lambda row: row[0],  # by number
+            )[0]
+        """,
+        ["return min(\n        rows,\n        key=lambda row: row[0],  # by number\n    )\n"],
+        ["first([(2, 1), (1, 2)])"],
+    ),
+    (
         "deque",
         """
         def order(graph, start):
@@ -453,6 +480,9 @@ LEFT: list[tuple[str, str, str]] = [
     ("hoist", "it could fail", "def f(xs: list[int], ys: list[int]):\n    return [y for y in ys if y > max(xs)]\n"),
     ("hoist", "the loop variable", "def f(rows: list[list[int]]):\n    return [len(row) for row in rows]\n"),
     ("hoist", "each turn gets its own", "def f(xs: list[int], n: int):\n    found = []\n    for _ in range(n):\n        found.append(sorted(xs))\n    return found\n"),
+    ("hoist", "it may be no text where the loop makes no turn", "def f(q, lines: list[str]):\n    return [x for x in lines if x and q.lower() in x]\n"),
+    ("seen_set", "the program looks at the type", "def f(items):\n    seen = []\n    for i in items:\n        if isinstance(i, str):\n            i = i.lower()\n        if i not in seen:\n            seen.append(i)\n    return seen\n"),
+    ("seen_set", "the program catches the error", "def f(items):\n    seen = []\n    for i in items:\n        try:\n            print(i.lower())\n        except AttributeError:\n            pass\n        if i not in seen:\n            seen.append(i)\n    return seen\n"),
     ("min_max", "the error is expected", "def f(xs):\n    try:\n        return sorted(xs)[0]\n    except IndexError:\n        return None\n"),
     ("min_max", "the last among equals", "def f(xs):\n    return sorted(xs)[-1], sorted(xs, key=len)[-1]\n"),
     ("min_max", "a place in the middle", "def f(xs, n):\n    return sorted(xs)[1], sorted(xs)[:n], sorted(xs)[:-1]\n"),

@@ -6,6 +6,7 @@ The words in which `kinds` answers. Annotations are taken at their word, as thei
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import libcst as cst
@@ -27,6 +28,10 @@ STR_TO_STR = frozenset({
     "removeprefix", "removesuffix", "replace", "rjust", "rstrip", "strip", "swapcase", "title", "translate",
     "upper", "zfill",
 })  # fmt: skip
+# Methods that no common type but a text has (with literals for arguments).
+TEXT_ALONE = STR_TO_STR - {"translate", "title", "join", "format", "replace", "center"} | {
+    "split", "rsplit", "splitlines",
+}  # fmt: skip
 STR_TO_OTHER = {
     "split": "list", "rsplit": "list", "splitlines": "list", "count": "int", "find": "int", "index": "int",
     "rfind": "int", "startswith": "bool", "endswith": "bool", "isdigit": "bool", "isalpha": "bool",
@@ -56,6 +61,23 @@ class Kind:
 INT, FLOAT, STR, BOOL, BYTES, NONE = (Kind(n) for n in ("int", "float", "str", "bool", "bytes", "None"))
 NUMBER = Kind("number")  # of some type
 NUMBERS = frozenset({"int", "float", "bool", "number"})
+
+
+def agree(kinds: Iterable[Kind | None]) -> Kind | None:
+    """Return the one kind of several values, None if they differ; an int among floats is a float."""
+    found: Kind | None = None
+    for kind in kinds:
+        if kind is None:
+            return None
+        if found is None or found == kind:
+            found = kind
+        elif {found.name, kind.name} <= NUMBERS:
+            found = FLOAT if {found, kind} == {INT, FLOAT} else NUMBER
+        elif found.name == kind.name and {found.args, kind.args} >= {(None,)}:
+            found = found if kind.args == (None,) else kind  # an empty list and one with items
+        else:
+            return None
+    return found
 
 
 def annotated(note: cst.BaseExpression, source: Source) -> Kind | None:

@@ -71,10 +71,6 @@ def _answer(arguments: list[str], document: bytes) -> dict[str, Any]:
 
 
 def _survey(request: dict[str, Any]) -> dict[str, Any]:
-    from sid_actors.backends.local.ideas import (
-        survey,
-    )  # late: a request that is refused need not wait for libcst
-
     root = Path(request["root"])
     if not root.is_dir():
         raise Refused(f"{root} is not a folder")
@@ -100,6 +96,9 @@ def _survey(request: dict[str, Any]) -> dict[str, Any]:
         if text is not None and len(text) <= left:
             files[path] = text
             left -= len(text)
+
+    # late: a request that is refused need not wait for libcst
+    from sid_actors.backends.local.ideas import survey
 
     ideas = survey(files, hot, history, frozenset(), streak)
     return {

@@ -24,7 +24,9 @@ from sid_actors.backends.local.annotations import (
     STR,
     STR_TO_OTHER,
     STR_TO_STR,
+    TEXT_ALONE,
     Kind,
+    agree,
     annotated,
     hashable,
     record_fields,
@@ -38,9 +40,15 @@ _MAX_STEPS = 400  # of one question; what takes more is not worth an answer
 
 @dataclass(slots=True)
 class Kinds:
-    """Answers questions about one module's expressions."""
+    """Answers questions about one module's expressions.
+
+    Attributes:
+        source: The module.
+        guess: What a variable is used for counts as proof; not for what would run where that use might not.
+    """
 
     source: Source
+    guess: bool = True
     _steps: int = 0
 
     def of(self, expression: cst.BaseExpression | None, scope: Scope) -> Kind | None:
@@ -96,9 +104,9 @@ class Kinds:
                 inner = self._of(e.expression, scope, seen)
                 return inner if inner in (INT, FLOAT, NUMBER) else None
             case cst.BooleanOperation():
-                return _agree([self._of(e.left, scope, seen), self._of(e.right, scope, seen)])
+                return agree([self._of(e.left, scope, seen), self._of(e.right, scope, seen)])
             case cst.IfExp():
-                return _agree([self._of(e.body, scope, seen), self._of(e.orelse, scope, seen)])
+                return agree([self._of(e.body, scope, seen), self._of(e.orelse, scope, seen)])
             case cst.NamedExpr():
                 return self._of(e.value, scope, seen)
             case cst.Comparison():
@@ -124,12 +132,12 @@ class Kinds:
                 name = "list" if isinstance(e, cst.List) else "set"
                 known = all(isinstance(x, cst.Element) for x in elements)
                 return Kind(
-                    name, (_agree([self._of(x.value, scope, seen) for x in elements] if known else []),)
+                    name, (agree([self._of(x.value, scope, seen) for x in elements] if known else []),)
                 )
             case cst.Dict(elements=elements):
                 pairs = [x for x in elements if isinstance(x, cst.DictElement)]
-                keys = _agree([self._of(x.key, scope, seen) for x in pairs])
-                values = _agree([self._of(x.value, scope, seen) for x in pairs])
+                keys = agree([self._of(x.key, scope, seen) for x in pairs])
+                values = agree([self._of(x.value, scope, seen) for x in pairs])
                 return Kind("dict", (keys, values) if len(pairs) == len(elements) else (None, None))
             case cst.ListComp(elt=elt):
                 return Kind("list", (self._of(elt, scope, seen),))
@@ -177,7 +185,7 @@ class Kinds:
             case cst.Name(value=name) if self.source.scope_of(name, scope) is self.source.top:
                 return self._own_call(name)
             case cst.Attribute(value=base, attr=cst.Name(value=method)):
-                kind = self._of(base, scope, seen)
+                kind = self._of(base, scope, seen) or _text_alone(e, method)
                 if kind == STR and method in STR_TO_STR:
                     return STR
                 if kind == STR and method in STR_TO_OTHER:
@@ -219,7 +227,7 @@ class Kinds:
                 return INT if len(e.args) == 1 and self._of(first, scope, seen) in (INT, FLOAT) else None
             plain = [a.value for a in e.args if a.keyword is None and not a.star]
             if name != "sum" and len(plain) > 1:
-                return _agree([self._of(a, scope, seen) for a in plain])
+                return agree([self._of(a, scope, seen) for a in plain])
             item = self._items(first, scope, seen)
             if name == "sum":
                 return item if item in (INT, FLOAT) and len(e.args) == 1 else None
@@ -295,7 +303,7 @@ class Kinds:
         if kind.name == "bytes":
             return INT
         if kind.name == "tuple" and not kind.many:
-            return _agree(kind.args)
+            return agree(kind.args)
         holds = ("list", "set", "frozenset", "tuple", "dict", "mapping", "iterable")
         return kind.args[0] if kind.name in holds and kind.args else None
 
@@ -315,7 +323,7 @@ class Kinds:
             if binding.kind == "del":
                 continue
             kinds.append(self._bound(name, binding, owner, seen | {id(binding)}))
-        kind = _agree(kinds)
+        kind = agree(kinds)
         if kind is not None and kind.name == "list" and kind.args == (None,):
             kind = Kind("list", (self._appended(name, bindings, owner, seen),))
         return kind
@@ -326,7 +334,7 @@ class Kinds:
         if binding.annotation is not None:
             return annotated(binding.annotation, self.source)
         if binding.kind == "param":
-            return guessed(name, self.source, scope)
+            return guessed(name, self.source, scope) if self.guess else None
         if binding.kind == "augment":
             if binding.value is None or not isinstance(binding.node, cst.Name):
                 return None
@@ -339,7 +347,7 @@ class Kinds:
             else self._of(binding.value, scope, seen)
         )
         if kind is None and binding.kind in ("for", "comp"):
-            return guessed(name, self.source, scope)
+            return guessed(name, self.source, scope) if self.guess else None
         for place in binding.path:
             if kind is None:
                 return None
@@ -376,25 +384,16 @@ class Kinds:
                 return None
             if use.method == "append" and isinstance(use.node, cst.Call) and use.node.args:
                 kinds.append(self._of(use.node.args[0].value, scope, inner))
-        return _agree(kinds)
-
-
-def _agree(kinds: Iterable[Kind | None]) -> Kind | None:
-    """Return the one kind of several values, None if they differ; an int among floats is a float."""
-    found: Kind | None = None
-    for kind in kinds:
-        if kind is None:
-            return None
-        if found is None or found == kind:
-            found = kind
-        elif {found.name, kind.name} <= NUMBERS:
-            found = FLOAT if {found, kind} == {INT, FLOAT} else NUMBER
-        elif found.name == kind.name and {found.args, kind.args} >= {(None,)}:
-            found = found if kind.args == (None,) else kind  # an empty list and one with items
-        else:
-            return None
-    return found
+        return agree(kinds)
 
 
 def _keyword(arg: cst.Arg) -> str | None:
     return arg.keyword.value if arg.keyword else None
+
+
+def _text_alone(call: cst.Call, method: str) -> Kind | None:
+    """Return that what a method is called on was a text, if the call cannot have succeeded otherwise."""
+    literal = all(isinstance(a.value, cst.BaseString) and a.keyword is None for a in call.args)
+    base = call.func.value if isinstance(call.func, cst.Attribute) else None
+    column = isinstance(base, cst.Attribute) and base.attr.value == "str"  # of a data frame
+    return STR if method in TEXT_ALONE and literal and not column else None

@@ -16,7 +16,7 @@ from sid_actors.backends.local.usage import Use, invariant_place, uses_of
 
 def find(source: Source) -> Iterator[Site]:
     """Yield the `.count` calls, in a loop, on a list that the loop does not change."""
-    kinds = Kinds(source)
+    kinds = Kinds(source, guess=False)  # all items are hashed, also where the loop makes no turn
     for scope in source.functions:
         for name in scope.bindings:
             for use in uses_of(name, source, scope):

@@ -133,7 +133,7 @@ def _edit(source: Source, scope: Scope, node: cst.Subscript, taken: Taken) -> cs
     if line is not None:
         rewrite.remove(line)
     args = [a for a in call.args if a.keyword is None or a.keyword.value != "reverse"]
-    args[-1] = args[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+    args[-1] = args[-1].with_changes(comma=call.args[-1].comma)
     if isinstance(args[0].value, cst.GeneratorExp) and not args[0].value.lpar:
         bracketed = args[0].value.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
         args[0] = args[0].with_changes(value=bracketed)

@@ -32,7 +32,7 @@ _READS = frozenset({"member", "iterate", "read", "index", "slice", "truth", "com
 
 def find(source: Source) -> Iterator[Site]:
     """Yield the calls in loops whose answer stays the same through the loop."""
-    kinds = Kinds(source)
+    kinds = Kinds(source, guess=False)
     for scope in source.functions:
         for node in walk_scope(scope.function.body):
             if not isinstance(node, cst.Call):

@@ -56,7 +56,7 @@ def find_constant(source: Source) -> Iterator[Site]:
 
 def find_unchanged(source: Source) -> Iterator[Site]:
     """Yield the tests, in a loop, for membership in a list that the loop does not change."""
-    kinds = Kinds(source)
+    kinds = Kinds(source, guess=False)  # all items are hashed, also where the loop makes no turn
     for scope in source.functions:
         done: set[tuple[str, int]] = set()
         for name in scope.mentions:
@@ -121,8 +121,7 @@ def _edit_constant(
     rewrite = Rewrite(source)
     target = node.comparisons[0]
     if name is None:
-        assert isinstance(value, (cst.List, cst.Tuple))
-        rewrite.replace(target.comparator, cst.Set(elements=value.elements))
+        rewrite.replace(target.comparator, _braced(value))
         return rewrite.run()
     fresh = f"_{name.strip('_')}_SET"
     if source.taken(fresh):
@@ -130,6 +129,19 @@ def _edit_constant(
     rewrite.insert_after(source.statement(source.top.bindings[name][0].node), f"{fresh} = frozenset({name})")
     rewrite.replace(target.comparator, rewrite.expression(fresh))
     return rewrite.run()
+
+
+def _braced(value: cst.BaseExpression) -> cst.Set:
+    """Return a list or tuple as a set, with its line breaks and comments."""
+    assert isinstance(value, (cst.List, cst.Tuple))
+    opening, closing = (
+        (value.lbracket, value.rbracket) if isinstance(value, cst.List) else (value.lpar[0], value.rpar[0])
+    )
+    return cst.Set(
+        elements=value.elements,
+        lbrace=cst.LeftCurlyBrace(whitespace_after=opening.whitespace_after),
+        rbrace=cst.RightCurlyBrace(whitespace_before=closing.whitespace_before),
+    )
 
 
 def _place(use: Use, name: str, source: Source, scope: Scope, kinds: Kinds) -> cst.BaseStatement | None:

@@ -111,7 +111,7 @@ def _edit(source: Source, scope: Scope, call: cst.Call, name: str) -> cst.Module
         rewrite.replace(call, rewrite.expression(constant))
         return rewrite.run()
     kept = [arg for arg in call.args[1:] if arg is not flags]
-    kept[-1] = kept[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+    kept[-1] = kept[-1].with_changes(comma=call.args[-1].comma)
     rewrite.replace(call, call.with_changes(func=rewrite.expression(f"{constant}.{name}"), args=kept))
     return rewrite.run()
 
