@@ -103,7 +103,8 @@ class _Daemon:
         logs = Logs(
             self._state_dir / "logs",
             Redactor(secrets_of(os.environ)),
-            stderr=StandardError.of_this_process(os.environ),
+            # Whoever started us with a ready pipe keeps our stderr in a file that nobody rotates.
+            stderr=None if self._ready_fd is not None else StandardError.of_this_process(os.environ),
             file_bytes=self._settings.log_file_mb << 20,
             keep=self._settings.log_files,
         )
