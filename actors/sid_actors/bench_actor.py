@@ -59,6 +59,11 @@ class BenchActor(Actor[Measure | RunGuards, RunMeasured | GuardsDone | WorkFaile
         run = await run_once(message.tree, message.iteration, settings)
         return RunMeasured(
             cause=message.id,
+            iteration=message.iteration,
+            arm=message.arm,
+            tree=message.tree,
+            stage=message.stage,
+            block=message.block,
             score=run.score,
             status=cast("Literal['success', 'error', 'timeout']", run.status),
             category=run.category,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sid_cli.measure_text import change_text, of_measurement, runs_table
 from sid_cli.status_text import Look
 from sid_cli.text import clean, duration, number, percent, shorten, table
 
@@ -30,7 +31,7 @@ def history_table(rounds: Sequence[Row], look: Look) -> str:
             clean(entry["status"]).replace("_", " "),
             number(entry["score"] if entry["score"] is not None else entry["baseline_score"]),
             _signed(entry["delta"]),
-            percent(_relative(entry)),
+            change_text(entry, percent(_relative(entry))),
             str(entry["candidates"]),
             str(entry["rejected"]),
             str(entry["force_kills"]),
@@ -82,9 +83,17 @@ def round_whole(found: Row, look: Look) -> str:
         *(_failure(failure) for failure in history.get("agent_failures", ())),
         _verdict(report, look) if report else "",
         *(_evidence(item, look) for item in history.get("evidence", ())),
+        _runs(found.get("runs", ()), look),
         "\n".join(f"note: {clean(note)}" for note in found.get("notes", ())),
     ]
     return "\n\n".join(block for block in blocks if block)
+
+
+def _runs(runs: Sequence[Row], look: Look) -> str:
+    """Return what the verdict rests on, run by run."""
+    if not runs:
+        return ""
+    return f"{look.paint('benchmark runs', 'bold')}\n{runs_table(runs, width=look.width)}"
 
 
 def _head(summary: Row, look: Look) -> str:
@@ -92,7 +101,7 @@ def _head(summary: Row, look: Look) -> str:
     line = f"round {summary['iteration']}: {clean(summary['status']).replace('_', ' ')}"
     facts = [f"best {score}"]
     if summary["delta"] is not None:
-        facts.append(f"{_signed(summary['delta'])} ({percent(_relative(summary))})")
+        facts.append(f"{_signed(summary['delta'])} ({change_text(summary, percent(_relative(summary)))})")
     facts.append(f"took {duration(summary['duration_s'])}")
     if summary.get("started_at"):
         facts.append(f"began {clean(summary['started_at'])}")
@@ -155,7 +164,8 @@ def _result(result: Row, found: Row, look: Look) -> str:
     won = (found.get("merge_report") or {}).get("winner") or {}
     is_winner = won.get("executor_id") == result["executor_id"]
     word = look.paint(f"{look.marks.yes} winner", "green") if is_winner else status
-    facts = [f"score {number(result['benchmark_score'])}{_interval(result.get('measurement'))}", word]
+    shown = of_measurement(result.get("measurement"))
+    facts = [f"score {number(result['benchmark_score'])}", *([shown] if shown else []), word]
     facts.append(clean(result["plan_id"]))
     if result.get("diff_stat"):
         facts.append(clean(result["diff_stat"]))
@@ -168,13 +178,6 @@ def _result(result: Row, found: Row, look: Look) -> str:
         lines.append(f"  lesson: {clean(analysis['lesson'])}")
     lines += _where(result, found, is_winner=is_winner)
     return "\n".join(lines)
-
-
-def _interval(measurement: Row | None) -> str:
-    interval = (measurement or {}).get("interval")
-    if not isinstance(interval, (list, tuple)) or len(interval) != 2:
-        return ""
-    return f" [{number(interval[0])}, {number(interval[1])}]"
 
 
 def _where(result: Row, found: Row, *, is_winner: bool) -> list[str]:
@@ -215,6 +218,8 @@ def _verdict(report: Row, look: Look) -> str:
             f"  {clean(winner['executor_id'])}: {number(winner['score_before'])} to {number(winner['score_after'])},"
             f" {clean(winner['hypothesis'])}"
         )
+    if shown := of_measurement(report.get("measurement")):
+        lines.append(f"  {shown}")
     lines += [f"  archived: {clean(tag)}" for tag in report.get("archived", ())]
     return "\n".join(lines)
 

@@ -7,15 +7,17 @@ actors are doing right now is handed in by the conductor, which alone knows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from sid_daemon.core.round import seconds_between
 from sid_daemon.core.state import RunState
 from sid_daemon.figures import difference
 from sid_daemon.report.text import status_notes
 from sid_daemon.store.views_state import current_step
+from sid_protocol.events import RunMeasured
 from sid_protocol.records import IterationHistory, MergeReport
 from sid_protocol.settings import Settings
-from sid_protocol.status import ActorRow, BudgetRow, Counters, RoundSummary, RunRow, Spend
+from sid_protocol.status import ActorRow, BudgetRow, Counters, MeasuredRun, RoundSummary, RunRow, Spend
 
 
 def run_row(
@@ -110,6 +112,7 @@ def round_summary(history: IterationHistory, report: MergeReport) -> RoundSummar
     """
     winner = history.winner
     known = winner is not None and winner.score is not None and history.baseline_score is not None
+    tested: dict[str, Any] = report.measurement or {}
     commit = (report.winner.model_extra or {}).get("commit") if report.winner else None
     return RoundSummary(
         iteration=history.iteration,
@@ -129,6 +132,29 @@ def round_summary(history: IterationHistory, report: MergeReport) -> RoundSummar
         if history.started_at and history.ended_at
         else None,
         reason=report.reason,
+        gain=tested.get("gain"),
+        ci=tested.get("ci95"),
+        n=tested.get("n_pairs"),
+        p=tested.get("p"),
+    )
+
+
+def measured_run(event: RunMeasured) -> MeasuredRun:
+    """Return one benchmark run as a row of its round."""
+    return MeasuredRun(
+        stage=event.stage,
+        block=event.block,
+        arm=event.arm,
+        tree=event.tree,
+        score=event.score,
+        sub_scores=event.sub_scores,
+        status=event.status,
+        exit=event.exit_code,
+        cpu_s=event.cpu_s,
+        wall_s=event.wall_s,
+        load1=event.load1,
+        at=event.started_at,
+        why=event.why,
     )
 
 

@@ -20,7 +20,7 @@ from sid_daemon.store.files import write_whole
 from sid_daemon.store.journal import Batch, Journal
 from sid_daemon.store.views import Projection, render_list
 from sid_protocol.errors import StoreError
-from sid_protocol.events import AnyEvent, parse_event
+from sid_protocol.events import AnyEvent, RunMeasured, parse_event
 
 T = TypeVar("T")
 STATE_VERSION = 1
@@ -167,6 +167,17 @@ class RunStore:
     async def documents(self, prefix: str) -> list[tuple[str, str]]:
         """Return all views whose path begins with `prefix`."""
         return await trio.to_thread.run_sync(lambda: self.journal.documents(prefix), limiter=self._limiter)
+
+    async def measured(self, iteration: int) -> list[RunMeasured]:
+        """Return every benchmark run of a round, in the order in which they became durable."""
+        texts = await trio.to_thread.run_sync(
+            lambda: self.journal.events_of_kind("run_measured", f'%"cause":"r{iteration}.%'),
+            limiter=self._limiter,
+        )
+        found = [parse_event(text) for text in texts]
+        return [
+            one for one in found if isinstance(one, RunMeasured) and one.cause.startswith(f"r{iteration}.")
+        ]
 
     async def entries(self, file: str) -> list[str]:
         """Return the entries of a list-like view."""

@@ -268,9 +268,20 @@ class GuardsDone(Event):
 
 
 class RunMeasured(Event):
-    """One benchmark process has ended."""
+    """One benchmark process has ended; with all that a decision's story needs, before anything uses it.
+
+    Attributes:
+        iteration: The round; 0 between rounds.
+        arm: As in `Measure`, like `tree`, `stage` and `block`.
+        load1: The machine's load when it began.
+    """
 
     kind: Literal["run_measured"] = "run_measured"
+    iteration: int = 0
+    arm: str = ""
+    tree: str = ""
+    stage: str = ""
+    block: int = 0
     score: float | None
     status: Literal["success", "error", "timeout"]
     category: Category | None = None

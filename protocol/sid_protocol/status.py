@@ -208,6 +208,12 @@ class RoundSummary(Result):
     ended_at: str = ""
     duration_s: float | None = None
     reason: str | None = None
+    gain: float | None = Field(
+        default=None, description="Relative gain of the candidate that was tested in pairs; 0.01 is 1 %."
+    )
+    ci: Interval | None = Field(default=None, description="95 % interval of `gain`; an open end is null.")
+    n: int | None = Field(default=None, description="Pairs of runs behind `gain`.")
+    p: float | None = Field(default=None, description="Always-valid p-value of `gain`.")
 
 
 class HistoryResult(Result):
@@ -215,6 +221,26 @@ class HistoryResult(Result):
 
     rounds: list[RoundSummary]
     next: int | None = Field(description="`since` of the next page; null at the end.")
+
+
+class MeasuredRun(Result):
+    """One benchmark process of a round, in the order in which they were used."""
+
+    stage: str = Field(
+        description="smoke, screen, confirm, merge, check, warmup, calibrate, audit or holdout."
+    )
+    block: int = Field(description="Block of the screen or pair of the confirm stage; 0 elsewhere.")
+    arm: str = Field(description="A (the incumbent), executor_<k>, merged or baseline.")
+    tree: str = Field(description="The commit or tree that was checked out.")
+    score: float | None
+    sub_scores: dict[str, float] = Field(default_factory=dict)
+    status: str
+    exit: int | None = Field(description="Null where it was ended by its deadline or by a signal.")
+    cpu_s: float
+    wall_s: float
+    load1: float = Field(description="The machine's load when it began.")
+    at: str = Field(description="When it began.")
+    why: str = Field(default="", description="What went wrong, one line.")
 
 
 class RoundResult(Result):
@@ -228,6 +254,9 @@ class RoundResult(Result):
     merge_report: MergeReport | None = None
     tags: dict[str, str] = Field(default_factory=dict, description="Executor → tag of a candidate that lost.")
     notes: list[str] = Field(default_factory=list)
+    runs: list[MeasuredRun] = Field(
+        default_factory=list, description="Every benchmark run of the round: what its verdict rests on."
+    )
 
 
 class SummaryResult(Result):

@@ -133,6 +133,20 @@ def test_clocks_go_on_between_two_looks():
     assert aged(run_row(actors=[silent]), 5.0)["actors"][0] == {**silent, "left_s": 0.0}
 
 
+def test_history_tells_a_proven_gain_from_one_that_was_not_shown():
+    proven = round_row(1, gain=0.031, ci=[0.024, 0.039], n=14, p=0.0083)
+    open_ended = round_row(
+        2, status="no_improvement", gain=0.004, ci=[None, 0.012], n=5, score=None, delta=None
+    )
+    tie = round_row(3, status="no_improvement", score=None, delta=None)
+
+    lines = history_table([proven, open_ended, tie], PLAIN).split("\n")
+
+    assert "  +3.1 % [2.4, 3.9] n=14  " in lines[1]
+    assert "  ~ +0.4 % [?, 1.2] n=5  " in lines[2]
+    assert "  ~  " in lines[3]
+
+
 def test_history_is_a_table_with_the_gain():
     lost = round_row(
         2,
@@ -200,7 +214,7 @@ def whole():
         "sub_scores": {"seconds": 0.25},
         "commit": "c0ffee",
         "diff_stat": "1 file changed",
-        "measurement": {"interval": [12.0, 13.0]},
+        "measurement": {"gain": 0.031, "interval": [0.024, None], "n": 14, "p": 0.0083},
     }
     kill = {
         "agent_id": "executor_3",
@@ -269,6 +283,22 @@ def whole():
         },
         "tags": {"executor_2": "archive/round_7_executor_2"},
         "notes": [HOSTILE],
+        "runs": [
+            {
+                "stage": "confirm",
+                "block": 14,
+                "arm": "merged",
+                "tree": "c0ffee00",
+                "score": 12.5,
+                "status": "success",
+                "exit": 0,
+                "cpu_s": 0.5,
+                "wall_s": 1.25,
+                "load1": 2.0,
+                "at": "2025-03-01T12:00:00.000000+00:00",
+                "why": HOSTILE,
+            }
+        ],
     }
 
 
@@ -280,7 +310,7 @@ def test_a_round_is_shown_with_everything_that_was_decided(whole):
         "✓ approved",
         "✗ rejected",
         "critic: rejected (H001=pass H002=fail H003=pass schema=pass history=pass): x",
-        "executor_1  score 12.5 [12, 13]   ✓ winner",
+        "executor_1  score 12.5   +3.1 % [2.4, ?]  n=14  p<=0.0083   ✓ winner",
         "sub-scores: seconds=0.25",
         f"merged as {'a' * 40}; taken back by: git revert -m 1 {'a' * 40}",
         "oom: what; x",
@@ -290,6 +320,7 @@ def test_a_round_is_shown_with_everything_that_was_decided(whole):
         "planner_c failed (attempt 2)",
         "verdict: merged",
         "executor_1: 10 to 12.5",
+        "confirm  14  merged  c0ffee0   12.5     0   1.250  0.500  2.00  12:00:00.000",
         "$ python3 bench.py",
         "(28 more lines with --json)",
         "verdict: confirmed",
