@@ -10,8 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 from sid_daemon.core.state import Execution, Round, RunState, Slot, Spent
-from sid_protocol.commands import AnyCommand, CloseRound, Halt, Inspect, Kill, ReturnIdeas
+from sid_protocol.commands import AnyCommand, CloseRound, Halt, Inspect, Kill, PrepareRound, ReturnIdeas
 from sid_protocol.records import AgentFailure, Cost
+
+AFTER_BLOCK = Halt | CloseRound | ReturnIdeas | PrepareRound
+"""Commands that a blocked round may still need: to end."""
 
 
 class Turn:
@@ -57,7 +60,7 @@ class Turn:
         if command.id in self.state.outstanding:
             return
         now = self.state.round
-        if now is not None and now.blocked and not isinstance(command, Halt | CloseRound | ReturnIdeas):
+        if now is not None and now.blocked and not isinstance(command, AFTER_BLOCK):
             return
         self.set(outstanding={**self.state.outstanding, command.id: command})
         self.commands.append(command)
