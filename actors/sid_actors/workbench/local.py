@@ -22,7 +22,14 @@ from sid_actors.workbench.base import Collected
 from sid_actors.workbench.checkouts import Checkouts, Worktree
 from sid_actors.workbench.edits import ConversionConfig, Edits, conversion_config, find_edits
 from sid_actors.workbench.pool import PlainCheckout
-from sid_actors.workbench.seal import Refusal, Seal, SealRules, check_candidate, make_seal
+from sid_actors.workbench.seal import (
+    Refusal,
+    Seal,
+    SealRules,
+    check_candidate,
+    has_control_characters,
+    make_seal,
+)
 from sid_protocol.errors import GitError
 from sid_protocol.ids import worktree_name
 from sid_protocol.records import Category
@@ -187,8 +194,9 @@ def candidate_message(family: str, hypothesis: str) -> str:
 
 
 def printable(path: str) -> str:
-    """Return a path as text that can be printed, stored and sent: undecodable bytes replaced."""
-    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    """Return a path as text that can be printed, stored and sent: undecodable bytes replaced, control signs shown."""
+    text = path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return repr(text) if has_control_characters(text) else text
 
 
 def _refused(refusal: Refusal) -> Collected:
