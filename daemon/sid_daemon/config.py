@@ -23,6 +23,7 @@ from sid_protocol.settings import (
 )
 
 SIZE_LIMIT = 4_000_000
+FILES = ("settings.json", "goal.md", "harness.md", "idea.md")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,20 @@ def write_raw(root: Path, raw: dict[str, JsonValue]) -> None:
 def write_text(root: Path, name: str, text: str) -> None:
     """Write one file of `config/` whole."""
     write_whole(root / "config" / name, text.encode())
+
+
+def copy_files(source: Path, target: Path) -> None:
+    """Copy the user's files of a track from one folder to another; what is there already is left alone.
+
+    Raises:
+        StoreError: a file could not be read or written.
+    """
+    for name in FILES:
+        if (source / name).is_file() and not (target / name).exists():
+            try:
+                write_whole(target / name, (source / name).read_bytes())
+            except OSError as error:
+                raise StoreError(f"cannot read {source / name}: {error.strerror}", hint="mend it") from error
 
 
 def take_ideas(root: Path, iteration: int) -> tuple[str, ...]:

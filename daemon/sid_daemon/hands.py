@@ -257,6 +257,11 @@ class RunHands:
         """See `steward.Ground.clean`."""
         return await self.workbench.checkouts.clean(keep, iteration, self._worktrees(self._state()))
 
+    async def check_free(self, iteration: int, agents: int) -> None:
+        """See `steward.Ground.check_free`."""
+        executors = [ids.executor_id(number) for number in range(1, agents + 1)]
+        await self.workbench.checkouts.check_free(iteration, executors)
+
     async def head(self) -> tuple[str, bool]:
         """See `steward.Ground.head`."""
         head = await self._git.head(self._state().goal_slug)

@@ -14,11 +14,12 @@ from typing import TypeVar
 
 import trio
 
+from sid_daemon import config
 from sid_daemon.charts import Charts
 from sid_daemon.conductor import Conductor, Emit, Hands
 from sid_daemon.core.run import is_active
 from sid_daemon.core.state import RunState
-from sid_daemon.runstore import RunStore
+from sid_daemon.runstore import RunStore, config_copy
 from sid_daemon.store.registry import KnownRun, Registry
 from sid_protocol.errors import AlreadyRunning, NoSuchRun, NotRunning, ShuttingDown, SidError, StoreError
 from sid_protocol.events import RunStarted
@@ -274,9 +275,8 @@ class Host:
                 self._charts.want(run, self)
 
     async def restore(self, run: KnownRun) -> bool:
-        """Bring back the daemon's copy of a run's database where the root has none; says whether it did."""
-        target = Path(run.root) / "state" / "run.db"
-        return await trio.to_thread.run_sync(_bring_back, self.copy_path(run.run_id), target)
+        """Bring back the daemon's copy of a run where its root has no database; says whether it did."""
+        return await trio.to_thread.run_sync(_bring_back, self.copy_path(run.run_id), Path(run.root))
 
     async def suspend_all(self, *, now: bool) -> None:
         """End all work of all runs so that the next daemon goes on with them."""
@@ -299,9 +299,11 @@ async def _suspend(conductor: Conductor, now: bool) -> None:  # noqa: FBT001 - p
     await conductor.suspend(now=now)
 
 
-def _bring_back(copy: Path, target: Path) -> bool:
+def _bring_back(copy: Path, root: Path) -> bool:
+    target = root / "state" / "run.db"
     if target.exists() or not copy.exists():
         return False
+    config.copy_files(config_copy(copy), root / "config")
     target.parent.mkdir(parents=True, exist_ok=True)
     beside = target.with_name(".run.db.new")
     beside.write_bytes(copy.read_bytes())

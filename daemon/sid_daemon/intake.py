@@ -72,6 +72,9 @@ class Intake:
     async def _init(self, site: Site, params: InitParams) -> InitResult:
         repo = site.info.top
         root = Path(await trio.to_thread.run_sync(find_root, repo, params.topic, params.root))
+        known = next((run for run in await self._host.runs() if run.root == str(root)), None)
+        if known is not None and not params.dry_run:
+            await self._host.restore(known)
         draft = await trio.to_thread.run_sync(draft_of, root, params, default_branch(site.info))
         settings = draft.settings
         commit = await site.target_commit(settings.target_branch)
@@ -167,6 +170,8 @@ class Intake:
             repo = site.info.top
             root = Path(await trio.to_thread.run_sync(find_root, repo, params.topic, params.root))
             run = await self._run_at(site, root)
+            if run is not None and await self._host.restore(run):
+                self._host.emit("warning", "restored_from_copy", run_id=run.run_id, root=run.root)
             read = await trio.to_thread.run_sync(checked_config, root, repo)
             await self.check_trust(repo, read.settings)
             mode = await trio.to_thread.run_sync(takeover.active_mode, Path(repo), time.time())
@@ -186,7 +191,6 @@ class Intake:
             if params.rounds is not None:
                 await resumed.submit(RoundsAsked(rounds=params.rounds))
             return StartResult(run_id=run.run_id, resumed=True, status=resumed.state.status)
-        await self._host.restore(run)
         state = await self._host.start(run, read.settings, rounds=params.rounds)
         return StartResult(run_id=run.run_id, resumed=state.starts > 1, status=state.status)
 

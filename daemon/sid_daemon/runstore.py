@@ -7,12 +7,15 @@ again.
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import trio
 from pydantic import TypeAdapter
 
+from sid_daemon import config
 from sid_daemon.core.run import step
 from sid_daemon.core.state import RunState
 from sid_daemon.store.documents import EVENTS, IMPROVEMENTS, RAW_DATA
@@ -135,6 +138,7 @@ class RunStore:
         if snapshot is not None:
             try:
                 journal.copy_to(self.copy_path)
+                keep_config(self.root, self.copy_path)
             except StoreError as error:
                 troubles.append(str(error))
         return troubles
@@ -159,6 +163,10 @@ class RunStore:
             write_whole(self.root / file, render_list(file, self.journal.entries(file)).encode())
             written.append(file)
         return written
+
+    async def read(self, look: Callable[[Journal], T]) -> T:
+        """Look at the journal in the worker thread; no commit can come in between."""
+        return await trio.to_thread.run_sync(lambda: look(self.journal), limiter=self._limiter)
 
     async def document(self, path: str) -> str | None:
         """Return one view's text from the database."""
@@ -189,6 +197,30 @@ class RunStore:
             journal, self._journal = self._journal, None
             with trio.CancelScope(shield=True):
                 await trio.to_thread.run_sync(journal.close, limiter=self._limiter)
+
+
+def config_copy(copy: Path) -> Path:
+    """Return where the user's files lie beside the copy of a database."""
+    return copy.with_suffix(".config")
+
+
+def keep_config(root: Path, copy: Path) -> None:
+    """Keep the user's files as they are now beside the copy of the database.
+
+    Raises:
+        StoreError: they could not be written.
+    """
+    kept, beside = config_copy(copy), copy.with_suffix(".config.new")
+    try:
+        shutil.rmtree(beside, ignore_errors=True)
+        config.copy_files(root / "config", beside)
+        shutil.rmtree(kept, ignore_errors=True)
+        if beside.exists():
+            beside.rename(kept)
+    except OSError as error:
+        raise StoreError(
+            f"{kept}: {error.strerror}", hint="free some space or mend the permissions"
+        ) from error
 
 
 def fold(journal: Journal) -> RunState | None:

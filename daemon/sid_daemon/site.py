@@ -5,6 +5,7 @@ Made by the composition root for one `init` or `start`, and closed after it. It 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -90,6 +91,8 @@ class LocalSite:
         self.root = root
         self._machine = machine
         self._git = GitMaster(info)
+        self._bench: LocalBench | None = None
+        self._made: list[Path] = []
 
     async def target_commit(self, branch: str) -> str:
         """Return the commit of a branch; raises `GitError` where there is none."""
@@ -136,21 +139,25 @@ class LocalSite:
 
     async def measure(self, commit: str, settings: Settings) -> BenchRun:
         """Run the benchmark once on a commit."""
-        return await self._bench(settings).measure(commit, 0, settings)
+        return await self._made_bench(settings).measure(commit, 0, settings)
 
     async def guards_red(self, commit: str, settings: Settings) -> list[str]:
         """Return the guard commands that fail on a commit."""
-        bench = self._bench(settings)
+        bench = self._made_bench(settings)
         runs = [await bench.check(commit, command, 0, settings) for command in settings.guard_command]
         return [run.command for run in runs if not run.passed]
 
-    def _bench(self, settings: Settings) -> LocalBench:
-        return LocalBench(
-            self.info,
-            self.root,
-            lock=self._machine.lock,
-            sandboxed=self._machine.contained(settings),
-        )
+    def _made_bench(self, settings: Settings) -> LocalBench:
+        if self._bench is None:
+            folders = (Path(self.root), *Path(self.root).parents)
+            self._made = [folder for folder in folders if not folder.exists()]
+            self._bench = LocalBench(
+                self.info,
+                self.root,
+                lock=self._machine.lock,
+                sandboxed=self._machine.contained(settings),
+            )
+        return self._bench
 
     async def make_branch(self, slug: str, target_branch: str) -> None:
         """Create the improvement branch if it is missing, and keep our folders out of `git status`."""
@@ -158,8 +165,17 @@ class LocalSite:
         await self._git.ensure_branch(slug, target_branch)
 
     async def close(self) -> None:
-        """Remove what measuring left."""
+        """Remove what measuring left; the pool of a run at work is not ours to touch."""
+        if self._bench is None:
+            return
         await delete(f"{self.root}/pool")
+        await trio.to_thread.run_sync(_remove_empty, self._made)
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    for folder in folders:  # deepest first
+        with contextlib.suppress(OSError):  # not empty: a track has been set up
+            folder.rmdir()
 
 
 class OpenLocalSite:

@@ -29,6 +29,9 @@ class Ground(Protocol):
     async def clean(self, keep: tuple[str, ...], iteration: int) -> list[str]:
         """Remove the worktrees of ours that a round does not need; returns what was left alone."""
 
+    async def check_free(self, iteration: int, agents: int) -> None:
+        """Refuse a new round whose worktrees or branches would meet something of the user's."""
+
     async def head(self) -> tuple[str, bool]:
         """Return the improvement branch's head, and whether wins wait on a ref of ours."""
 
@@ -73,6 +76,8 @@ class Steward(Actor[PrepareRound | ReturnIdeas, Answer]):
             raise GitError(f"{self.root} is gone", hint="bring the repository back, then start the run again")
         read = await trio.to_thread.run_sync(config.read_config, self.root)
         await self.ground.check(read.settings)
+        if message.take_ideas:
+            await self.ground.check_free(message.iteration, read.settings.number_of_agents)
         ideas: tuple[str, ...] = ()
         if message.take_ideas:
             ideas = await trio.to_thread.run_sync(config.take_ideas, self.root, message.iteration)

@@ -15,12 +15,14 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 import psutil
+import pytest
 
 from tests.conftest import FOREIGN, FOREIGN_NAMES, world_of
 from tests.leaks import MARKER
@@ -374,6 +376,23 @@ class World:
             with child:  # closes its pipes and waits
                 child.kill()
         return left
+
+
+@contextlib.contextmanager
+def module_world(session_dir: Path) -> Iterator[World]:
+    """A world that several tests share; `Repo` works in it, too, as long as it is there."""
+    base = Path(tempfile.mkdtemp(prefix="w", dir=session_dir))
+    env = environment(base)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name not in env]:
+            patch.delenv(name)
+        for name, value in env.items():
+            patch.setenv(name, value)
+        world = World(base, env)
+        yield world
+        left = world.end()
+    shutil.rmtree(base)
+    assert left == [], "still running after the daemon left"
 
 
 def events_of(records: Sequence[Mapping[str, Any]], name: str) -> list[Mapping[str, Any]]:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +11,7 @@ import pytest
 
 from tests.e2e import contract_files
 from tests.e2e.contract_files import load
-from tests.e2e.harness import SEALED_BENCHMARK, Agent, World, clean_repository, environment
+from tests.e2e.harness import SEALED_BENCHMARK, Agent, World, clean_repository, module_world
 from tests.repos import Repo
 
 HOOKS = ("pre-commit", "commit-msg", "post-commit", "post-checkout", "post-merge", "pre-merge-commit")
@@ -62,15 +59,8 @@ STORY = (
 
 @pytest.fixture(scope="module")
 def finished(session_dir: Path) -> Iterator[Finished]:
-    base = Path(tempfile.mkdtemp(prefix="loop", dir=session_dir))
-    env = environment(base)
-    with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name not in env]:
-            patch.delenv(name)
-        for name, value in env.items():
-            patch.setenv(name, value)
-        world = World(base, env)
-        path = base / "mein Projekt ü"
+    with module_world(session_dir) as world:
+        path = world.base / "mein Projekt ü"
         path.mkdir()
         repo = Repo(path)
         repo.git("init", "--quiet", "--initial-branch=main")
@@ -82,9 +72,6 @@ def finished(session_dir: Path) -> Iterator[Finished]:
         world.init(repo, agent, agents=2)
         said = world.run(repo, "--rounds", "3").out
         yield Finished(world, repo, agent, before, target, said)
-        left = world.end()
-    shutil.rmtree(base)
-    assert left == [], "still running after the daemon left"
 
 
 def test_the_users_checkout_is_byte_identical(finished: Finished) -> None:

@@ -1,9 +1,9 @@
 """Worktrees of candidates: made, removed, cleaned up after a crash; and never a user's one touched.
 
-`LocalWorkbench` owns one `Checkouts` a run. A worktree is ours only if the run's records name it: what else lies
-at a needed path, or holds a needed branch, is reported and refused, never overwritten. git's own list of
-worktrees is changed under the repository's lock only, in milliseconds; files are written and deleted
-outside of it. `git worktree prune` is never used, for it would forget a user's worktree on an unplugged disk.
+`LocalWorkbench` owns one `Checkouts` a run. A worktree is ours only if git's lock on it names the track, which is
+written before anything lies at its path: what else lies at a needed path, or holds a needed branch, is reported
+and refused, never overwritten. git's own list of worktrees is changed under the repository's lock only, in
+milliseconds; files are written and deleted outside of it. `git worktree prune` is never used, for it would forget a user's worktree on an unplugged disk.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ class Checkouts:
         self, info: RepoInfo, root: str, topic: str, known: Iterable[str], nursery: trio.Nursery
     ) -> None:
         self.pool = f"{root}/pool"
+        self._mark = f"sid: {root}"
         self._info = info
         self._topic = topic
         self._known = set(known)
@@ -87,11 +88,30 @@ class Checkouts:
         self._known.add(name)
         await self._remove(name)
         await trio.Path(path).parent.mkdir(parents=True, exist_ok=True)
-        add = ("worktree", "add", "--no-checkout", "--no-track", "-B", branch, path, start)
+        mark = ("--lock", "--reason", self._mark)
+        add = ("worktree", "add", *mark, "--no-checkout", "--no-track", "-B", branch, path, start)
         async with metadata_lock(self._info.common_dir):
             await git("-c", "worktree.useRelativePaths=false", *add, cwd=self._info.top)
         await git("read-tree", "--reset", "-u", start, cwd=path)
         return await trio.to_thread.run_sync(self._record, path, branch, start)
+
+    async def check_free(self, iteration: int, executors: Iterable[str]) -> None:
+        """Refuse a round whose worktrees or branches would meet something of the user's.
+
+        Args:
+            iteration: A round of which nothing has been made yet.
+            executors: Who may take part in it.
+
+        Raises:
+            GitError: naming what is in the way.
+        """
+
+        def check() -> None:
+            for executor in executors:
+                path = self._path(worktree_name(self._topic, iteration, executor))
+                self._check_way(path, experiment_branch(self._topic, iteration, executor), is_ours=False)
+
+        await trio.to_thread.run_sync(check)
 
     async def clean(self, keep: Collection[str], iteration: int, known_worktrees: Iterable[str]) -> list[str]:
         """Remove every worktree of ours that the round does not need, and trash that a dead daemon left.
@@ -128,17 +148,26 @@ class Checkouts:
         for folder in (Path(self._info.top, "worktrees"), Path(path).parent):
             if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
                 raise GitError(f"{folder} is in the way of a worktree", hint="rename it and start again")
-        if is_ours:
-            return
-        if os.path.lexists(path):
+        if self._is_strange(path):
             raise GitError(
                 f"{path} is in the way and not of this run", hint="move it away, or remove it if it is stale"
             )
-        if refs.target(open_repository(self._info.common_dir), f"refs/heads/{branch}"):
+        if not is_ours and refs.target(open_repository(self._info.common_dir), f"refs/heads/{branch}"):
             raise GitError(
                 f"the branch {branch} is in the way and not of this run",
                 hint=f"rename it: git -C '{self._info.top}' branch -m {branch} my-{branch.replace('/', '-')}",
             )
+
+    def _is_strange(self, path: str) -> bool:
+        """Say whether something lies at a path that this track's worktree has not been made of."""
+        if not os.path.lexists(path):
+            return False
+        admin_dir = self._admin_dir(path)
+        lock = Path(admin_dir, "locked") if admin_dir else None
+        if lock is not None and lock.is_file() and lock.read_text(errors="replace").strip() == self._mark:
+            return False
+        # git makes the folder, then puts something into it: an empty one is what a killed git left.
+        return Path(path).is_symlink() or not Path(path).is_dir() or any(Path(path).iterdir())
 
     def _record(self, path: str, branch: str, start: str) -> Worktree:
         git_file = Path(path, ".git").read_bytes()
@@ -162,6 +191,8 @@ class Checkouts:
 
     async def _remove(self, name: str) -> None:
         path = self._path(name)
+        if await trio.to_thread.run_sync(self._is_strange, path):
+            return
         left = await trio.to_thread.run_sync(self._move_to_trash, path)
         if left == path:
             await pool.delete(path)
@@ -214,7 +245,7 @@ class Checkouts:
         for path in sorted(top.iterdir()):
             name = path.name if prefix == "." else f"{prefix}/{path.name}"
             looks_ours = _OURS_BY_NAME.match(path.name) or (path / ".git").exists()
-            if name not in self._known and looks_ours:
+            if looks_ours and (name not in self._known or self._is_strange(str(path))):
                 found.append(f"{path} is not of this run and was left alone")
         return found
 

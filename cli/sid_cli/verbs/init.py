@@ -111,10 +111,14 @@ def assignment(text: str) -> tuple[str, Any]:
     if not equals or not key.strip():
         raise UsageError(f"--set {text!r} is not KEY=JSON", hint="such as --set plateau_window=5")
     try:
-        return key.strip(), json.loads(value)
+        return key.strip(), json.loads(value, parse_constant=_refuse)
     except (ValueError, RecursionError):
         hint = f"put a string in quotes: --set '{key.strip()}={json.dumps(value)}'"
         raise SettingsInvalid(key.strip(), f"{value[:80]!r} is not JSON", hint=hint) from None
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
 
 
 def _asked(client: Client, params: dict[str, Any], console: Console) -> dict[str, Any]:

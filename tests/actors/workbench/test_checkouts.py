@@ -86,18 +86,23 @@ async def test_a_dead_daemons_worktrees_are_removed_by_the_records_alone(
 ) -> None:
     made = repo(FILES)
     worktrees = made.path / "worktrees"
-    for number in (1, 2, 3):
-        made.git("worktree", "add", "-q", "-b", f"b{number}", str(worktrees / f"round_1_executor_{number}"))
+    root = made.path / ".sid/topics/default"
+    for number in (1, 2, 3, 4):
+        mark = ["--lock", "--reason", f"sid: {root}"] if number < 3 else []
+        path = worktrees / f"round_1_executor_{number}"
+        made.git("worktree", "add", "-q", *mark, "-b", f"b{number}", str(path))
     elsewhere = made.path.parent / "unplugged"
     made.git("worktree", "add", "-q", "-b", "away", str(elsewhere))
     elsewhere.rename(made.path.parent / "taken away")
     (worktrees / "notes").mkdir()
-    pool = made.path / ".sid/topics/default/pool"
+    pool = root / "pool"
     (pool / "trash-1/deep").mkdir(parents=True)
     async with open_bay(made) as bay:
-        known = ["round_1_executor_1", "round_1_executor_2", "round_1_executor_9"]
+        # The fourth has a name of this run's, but this run did not make it.
+        known = [f"round_1_executor_{number}" for number in (1, 2, 4, 9)]
         notes = await bay.workbench.checkouts.clean({"executor_2"}, 1, known)
-        assert notes == [f"{worktrees}/round_1_executor_3 is not of this run and was left alone"]
+        left = [worktrees / f"round_1_executor_{number}" for number in (3, 4)]
+        assert notes == [f"{path} is not of this run and was left alone" for path in left]
         assert await bay.workbench.checkouts.clean({"executor_2"}, 1, known) == notes
         assert not (worktrees / "round_1_executor_1").exists()
         assert (worktrees / "round_1_executor_2").exists()
@@ -105,7 +110,11 @@ async def test_a_dead_daemons_worktrees_are_removed_by_the_records_alone(
         worktree = await bay.open(1)
         assert worktree.exists()
     assert not pool.exists()
-    assert sorted(path.name for path in worktrees.iterdir()) == ["notes", "round_1_executor_3"]
+    assert sorted(path.name for path in worktrees.iterdir()) == [
+        "notes",
+        "round_1_executor_3",
+        "round_1_executor_4",
+    ]
 
 
 async def test_many_at_once(repo: MakeRepo, open_bay: OpenBay) -> None:

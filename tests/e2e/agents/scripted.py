@@ -73,7 +73,7 @@ def edit(rule):
     edits = rule.get("edit")
     if edits is None and "remove" not in rule:
         plan = json.loads(Path(os.environ["SID_PLAN_FILE"]).read_text())
-        edits = {step["file"]: step["change"] for step in plan["steps"]}
+        edits = {step["file"]: step["change"] + "\n" for step in plan["steps"]}
     for name, text in (edits or {}).items():
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text(text)
@@ -91,7 +91,7 @@ def plan(agent, number, rule):
     mine = ord(agent[-1]) - ord("a")
     value = rule.get("value", 10 * number - mine)
     file = rule.get("file", "value.txt")
-    change = rule.get("change", f"{value}\n")
+    change = rule.get("change", str(value))
     return {
         "hypothesis": rule.get("hypothesis", f"Set the value to {value}: it counts directly"),
         "approach_family": rule.get("family", FAMILIES[(number + 2 * mine) % len(FAMILIES)]),
