@@ -41,6 +41,7 @@ from sid_protocol.events import (
     BranchAdvanced,
     BriefDone,
     CandidateCommitted,
+    DeadlinePassed,
     EvidenceTaken,
     GuardResult,
     GuardsDone,
@@ -238,6 +239,7 @@ class Play:
         self.entries: dict[str, list[str]] = {}
         self.queue: deque[AnyCommand] = deque()
         self.dispatched: list[AnyCommand] = []
+        self.hung: set[str] = set()
         self.feed(event or created(world.settings))
 
     @property
@@ -267,20 +269,28 @@ class Play:
         self.queue.clear()
         self.feed(RunStarted(settings=self.world.settings, **more))
 
-    def turn(self) -> AnyCommand:
-        """Answer the oldest command; returns it."""
-        command = self.queue.popleft()
-        if command.id in self.now.outstanding:
-            self.feed(self.world.reply(command))
-        return command
+    def turn(self, *, hold: str = "") -> bool:
+        """Answer the oldest command that does not hang and is not of the kind `hold`; False without one."""
+        self.queue = deque(one for one in self.queue if one.id in self.now.outstanding)
+        ready = [one for one in self.queue if one.id not in self.hung and one.kind != hold]
+        if ready:
+            self.queue.remove(ready[0])
+            self.feed(self.world.reply(ready[0]))
+        return bool(ready)
 
-    def run(self, *, until: Callable[[Play], bool] = lambda play: False, most: int = 20_000) -> None:
+    def run(
+        self, *, until: Callable[[Play], bool] = lambda play: False, hold: str = "", most: int = 20_000
+    ) -> None:
         """Answer commands until there are none, or `until` says so."""
         for _ in range(most):
-            if not self.queue or until(self):
+            if until(self) or not self.turn(hold=hold):
                 return
-            self.turn()
         raise AssertionError(f"not at rest after {most} answers")
+
+    def hang(self, command_id: str) -> None:
+        """Let a command never be answered, and one of its clocks run out."""
+        self.hung.add(command_id)
+        self.feed(DeadlinePassed(target=command_id, clock="hard"))
 
 
 def played(settings: Settings, event: RunCreated | None = None, **world: Any) -> Play:
@@ -289,3 +299,16 @@ def played(settings: Settings, event: RunCreated | None = None, **world: Any) ->
     play.start()
     play.run()
     return play
+
+
+def scripted(script: dict[str, list[AnyEvent]]) -> Answer:
+    """Return an answer that takes, for a command whose id holds a key, the key's next event."""
+    left = {key: deque(events) for key, events in script.items()}
+
+    def answer(command: AnyCommand) -> AnyEvent | None:
+        for key, events in left.items():
+            if key in command.id and events:
+                return events.popleft()
+        return None
+
+    return answer
