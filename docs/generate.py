@@ -1,6 +1,7 @@
-"""Write the generated reference pages; `make docs` runs it, a test fails when a page is out of date.
+"""Write the generated pages; `make docs` runs it, a test fails when a page is out of date.
 
-`python docs/generate.py [PAGE…]` writes the named pages, without a name all of them.
+`python docs/generate.py [PAGE…]` writes the named pages, without a name all of them. The pages other than `rpc` are made
+in `docs/pages/`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,13 @@ from typing import Any
 from sid_protocol.errors import code_of, exit_code_of
 from sid_protocol.rpc import METHODS, PROTOCOL, openrpc_document
 
-REFERENCE = Path(__file__).parent / "reference"
+DOCS = Path(__file__).parent
+sys.path.insert(0, str(DOCS))  # run as a script or by a test, this folder is no package
+
+from pages import cli, contracts, events, killed, settings  # noqa: E402
+from pages.words import json_text as _json  # noqa: E402
+from pages.words import prose as _text  # noqa: E402
+from pages.words import type_text as _type  # noqa: E402
 
 RPC_HEAD = f"""\
 # JSON-RPC
@@ -57,7 +64,10 @@ def rpc_page() -> str:
     parts += [f"| {code} | `{code_of(code)}` | {exit_code_of(code)} | {text} |" for code, text in WIRE_ERRORS]
     parts += ["\n`data.hint`, where there is one, says what to do next.", "\n## Objects"]
     inline = {method["result"]["schema"]["$ref"].rpartition("/")[2] for method in document["methods"]}
-    parts += [_object(name, schema) for name, schema in schemas.items() if name not in inline]
+    # A result stands with its method; one that is part of another object, too.
+    text = "\n".join(_object(name, schema) for name, schema in schemas.items() if name not in inline)
+    again = {name for name in inline if f"(#{name.lower()})" in "\n".join([*parts, text])}
+    parts += [_object(name, schema) for name, schema in schemas.items() if name not in inline - again]
     return "\n".join(parts) + "\n"
 
 
@@ -94,42 +104,28 @@ def _row(name: str, schema: dict[str, Any], *, required: bool) -> str:
     return f"| `{name}` | {_type(schema)} | {default} | {_text(schema)} |"
 
 
-def _json(value: Any) -> str:
-    words = {None: "null", True: "true", False: "false"}
-    return words[value] if value is None or isinstance(value, bool) else str(value)
-
-
-def _text(schema: dict[str, Any]) -> str:
-    return str(schema.get("description", "")).replace("|", "\\|")
-
-
-def _type(schema: dict[str, Any]) -> str:
-    if "$ref" in schema:
-        name = schema["$ref"].rpartition("/")[2]
-        return f"[{name}](#{name.lower()})"
-    if "enum" in schema:
-        return " \\| ".join(f"`{value}`" for value in schema["enum"])
-    if "const" in schema:
-        return f"`{schema['const']}`"
-    if "anyOf" in schema:
-        return " \\| ".join(_type(choice) for choice in schema["anyOf"])
-    if schema.get("type") == "array" and "prefixItems" in schema:
-        return f"[{', '.join(_type(item) for item in schema['prefixItems'])}]"
-    if schema.get("type") == "array":
-        return f"[{_type(schema.get('items', {}))}]"
-    if isinstance(inner := schema.get("additionalProperties"), dict):
-        return f"{{name: {_type(inner)}}}"
-    return str(schema.get("type", "any"))
-
-
-PAGES: dict[str, Callable[[], str]] = {"rpc": rpc_page}
+PAGES: dict[str, Callable[[], str]] = {
+    "rpc": rpc_page,
+    "settings": settings.settings_page,
+    "contracts": contracts.contracts_page,
+    "events": events.events_page,
+    "cli": cli.cli_page,
+}
+"""Pages of `docs/reference/`."""
+HOW_TO: dict[str, Callable[[], str]] = {"why-was-it-killed": killed.killed_page}
+"""Pages of `docs/how-to/` that are made from code."""
+GENERATED = {f"reference/{name}.md": page for name, page in PAGES.items()} | {
+    f"how-to/{name}.md": page for name, page in HOW_TO.items()
+}
+"""Path below `docs/` → what makes it."""
 
 
 def main(names: list[str]) -> None:
     """Write the pages named, or all."""
-    for name in names or PAGES:
-        (REFERENCE / f"{name}.md").write_text(PAGES[name](), encoding="utf-8")
-        print(f"docs/reference/{name}.md")
+    for path, page in GENERATED.items():
+        if not names or Path(path).stem in names:
+            (DOCS / path).write_text(page(), encoding="utf-8")
+            print(f"docs/{path}")
 
 
 if __name__ == "__main__":

@@ -39,6 +39,8 @@ _USUAL: Mapping[str, Any] = {
     "rework": False,
 }
 """Values that say only that nothing special happened."""
+_SAID = ("told", "line")
+"""A sentence of ours, or a line of an agent's: nothing else is worth showing beside it."""
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _COMMIT_DIGITS = 12
 _GRAVE = ("warning", "error", "critical")
@@ -73,8 +75,9 @@ def log_body(record: Mapping[str, Any], paint: Paint) -> str:
         parts.append(clean(record.get("step", "")))
     if level in _GRAVE:
         parts.append(f"level={level}")
-    if "told" in record:
-        parts.append(_cut(clean(record["told"]), VALUE_LIMIT))
+    said = next((record[key] for key in _SAID if record.get(key) is not None), None)
+    if said is not None:
+        parts.append(_cut(clean(said), VALUE_LIMIT))
     else:
         parts += [_pair(key, value, record) for key, value in _fields(record)]
     return " ".join(parts)

@@ -178,6 +178,7 @@ def test_a_record_is_one_line_in_the_order_of_the_promise():
             {"event": "verdict", "status": "merged", "told": "candidate a  merged"},
             "verdict candidate a  merged",
         ),
+        ({"event": "agent_stderr", "actor": "critic", "line": 'no "x"'}, 'critic agent_stderr no "x"'),
         ({"event": "merged", "ref": "refs/heads/improve/x", "score": 2.0}, "merged score=2"),
         ({"event": "merged", "ref": "refs/sid/x"}, "merged ref=refs/sid/x"),
         ({"event": "round_recorded", "candidate": "round_7_executor_1"}, "executor_1 round_recorded"),

@@ -1,0 +1,1 @@
+"""The generated pages, a module each; `docs/generate.py` writes them."""

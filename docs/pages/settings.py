@@ -1,0 +1,107 @@
+"""`settings.md`, made from the models of a track's settings and of the daemon's.
+
+Which keys are without effect stands in `NO_EFFECT`, since no model knows; a test looks for code that reads one.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pydantic import BaseModel
+
+from pages.words import first_line, made_from, prose, table, type_text
+from sid_daemon.daemon_settings import DaemonSettings
+from sid_protocol.settings import TRUSTED_KEYS, GuardRule, Settings
+
+NO_EFFECT = frozenset(
+    {
+        "number_of_max_critics",
+        "current_repo_url",
+        "si_claude_setting",
+        "models",
+        "base_url",
+        "api_key_file",
+        "detectors",
+        "score_bounds",
+        "score_token",
+        "lessons_window",
+        "lesson_threshold",
+        "lesson_probe",
+        "research_fanout",
+        "review_candidates",
+        "record",
+        "replay_from",
+        "budget.usd_per_round",
+        "measurement.slots",
+        "measurement.quiet",
+    }
+)
+"""Keys that are accepted and kept, and that no code of this version reads; a test looks."""
+
+SETTINGS_HEAD = f"""\
+# Settings
+
+{made_from("protocol/sid_protocol/settings.py and daemon/sid_daemon/daemon_settings.py")}
+
+`config/settings.json` in a track's root. `sictl config list` shows each value with its source, `sictl config set KEY VALUE`
+checks and changes one (dotted keys reach into a group, an object is merged into the present one), `sictl init --set
+KEY=JSON` sets one at set-up. A change in a live run takes effect at the next round and is on record. An unknown key, a
+wrong type and a value out of range are refused in one line.
+
+Units are seconds, megabytes and dollars unless the name says otherwise; `null` is no limit. A threshold that is a number is in
+absolute score units, a string such as `"1%"` is relative; `init` writes `"1%"` for `plateau_threshold` and `"5%"` for
+`regression_threshold`.
+
+**T**: covered by trust; any change asks for `sictl init --trust` again before anything runs. **·**: accepted and kept, but
+without effect in this version.
+"""
+
+
+def settings_page() -> str:
+    """Return `settings.md`."""
+    schema = Settings.model_json_schema()
+    groups = {
+        name: field.annotation
+        for name, field in Settings.model_fields.items()
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+    }
+    plain = {name: inner for name, inner in schema["properties"].items() if name not in groups}
+    lines = [SETTINGS_HEAD, "## Keys", "", *_settings_table(plain, Settings())]
+    for name, model in groups.items():
+        inner = schema["$defs"][model.__name__]
+        mark = " **T**" if name in TRUSTED_KEYS else ""
+        lines += ["", f"## `{name}`{mark}", "", first_line(model), ""]
+        lines += _settings_table(inner["properties"], model(), f"{name}.")
+    lines += ["", "### GuardRule", "", first_line(GuardRule), ""]
+    lines += _settings_table(schema["$defs"]["GuardRule"]["properties"], GuardRule(), "")
+    lines += [
+        "",
+        "## The daemon's own: `sid.toml`",
+        "",
+        "`$SID_CONFIG`, else `$XDG_CONFIG_HOME/sid/sid.toml`; optional, read once when the daemon starts.",
+        "",
+        *_settings_table(DaemonSettings.model_json_schema()["properties"], DaemonSettings()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _settings_table(fields: dict[str, Any], defaults: BaseModel, prefix: str = "") -> list[str]:
+    values = defaults.model_dump(mode="json")
+    rows = []
+    for name, schema in fields.items():
+        key = f"{prefix}{name}"
+        marks = [mark for mark, known in (("**T**", TRUSTED_KEYS), ("·", NO_EFFECT)) if key in known]
+        default = json.dumps(values[name], ensure_ascii=False)
+        rows.append((f"`{key}`", _setting_type(schema), f"`{default}`", prose(schema), " ".join(marks)))
+    return table(("key", "type", "default", "why this default", ""), rows)
+
+
+_BOUNDS = (("minimum", "≥"), ("exclusiveMinimum", ">"), ("maximum", "≤"), ("exclusiveMaximum", "<"))
+
+
+def _setting_type(schema: dict[str, Any]) -> str:
+    if "anyOf" in schema:
+        return " \\| ".join(_setting_type(choice) for choice in schema["anyOf"])
+    bounds = " ".join(f"{sign} {schema[word]:g}" for word, sign in _BOUNDS if word in schema)
+    return f"{type_text(schema)} {bounds}".strip()
