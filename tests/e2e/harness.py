@@ -249,8 +249,15 @@ class World:
     def sictl(self, *args: str | Path, cwd: Path | None = None, code: int | None = 0, **options: Any) -> Done:
         """Run `sictl` and return how it ended; fails on another exit code, unless that is None."""
         done = self.finish(self.start_sictl(*args, cwd=cwd, **options))
-        assert code is None or done.code == code, f"sictl {args}: {done}"
+        assert code is None or done.code == code, f"sictl {args}: {done}\n{self._told(done)}"
         return done
+
+    def _told(self, done: Done) -> str:
+        """Return what daemons printed, where one says that it had a fault."""
+        if "fault of the daemon" not in done.err:
+            return ""
+        files = [*self.base.glob("sid.*.stderr"), self.state / "sid.stderr"]
+        return "\n".join(file.read_text()[-4000:] for file in files if file.exists())
 
     # Daemons
 
@@ -389,9 +396,11 @@ def module_world(session_dir: Path) -> Iterator[World]:
         for name, value in env.items():
             patch.setenv(name, value)
         world = World(base, env)
-        yield world
-        left = world.end()
-    shutil.rmtree(base)
+        try:
+            yield world
+        finally:
+            left = world.end()
+            shutil.rmtree(base)
     assert left == [], "still running after the daemon left"
 
 
