@@ -21,6 +21,8 @@ from pathlib import Path, PurePosixPath
 
 import trio
 
+from sid_actors.job import Mount
+
 # Programs and libraries; the last two are where NixOS and Guix keep everything.
 SYSTEM_DIRS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store")
 # What programs look up by name; single entries, because /etc also holds keys and passwords' hashes.
@@ -31,15 +33,6 @@ _ETC = (
 )
 _ETC_NETWORK = ("resolv.conf", "gai.conf", "host.conf")
 _PROBE_LIMIT_S = 20.0
-
-
-@dataclass(frozen=True, slots=True)
-class Mount:
-    """One path of the sandbox; `source` is the host's path that appears there, by default the same."""
-
-    path: str
-    writable: bool = False
-    source: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +81,8 @@ class Sandbox:
             *(word for name, value in env.items() for word in ("--setenv", name, value)),
             *system_flags(),
             *(_etc_flags(_ETC_NETWORK) if self.network else ()),
-            *("--proc", "/proc", "--dev", "/dev"),
+            # Root needs no capability to write what is below /proc/sys: a program for core dumps would run outside.
+            *("--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys", "--dev", "/dev"),
             *("--tmpfs", "/tmp", "--tmpfs", "/run"),  # noqa: S108 -- the job's own, made empty
             *(("--tmpfs", self.home) if self.home != "/" else ()),
             *(word for bind in _binds(self) for word in bind),
