@@ -171,7 +171,8 @@ def _history(history: Sequence[IterationHistory]) -> str:
                 f"round {past.iteration}: won by {won.approach_family}, score {won.score!r}: {_short(won.hypothesis)}"
             )
         else:
-            lines.append(f"round {past.iteration}: no winner")
+            told = f": {_short(past.evidence[0].verdict)}" if past.evidence else ""
+            lines.append(f"round {past.iteration}: no winner{told}")
         for lost in past.losers:
             why = (
                 f" ({lost.failure_analysis.category}: {_short(lost.failure_analysis.what)})"

@@ -135,6 +135,24 @@ class ConfigChanged(Event):
     source: str = "user"
 
 
+class Recalibrated(Event):
+    """The user had the benchmark calibrated again, while the run was not active.
+
+    Attributes:
+        commit: The head of the improvement branch, which was measured.
+        samples: Its scores, in order.
+        score: The one score, or the median.
+        calibration: As in `RunCreated`.
+    """
+
+    kind: Literal["recalibrated"] = "recalibrated"
+    commit: str
+    samples: tuple[float, ...]
+    score: float
+    deterministic: bool
+    calibration: dict[str, Any] = Field(default_factory=dict)
+
+
 # A round
 
 
@@ -417,6 +435,7 @@ AnyEvent = Annotated[
     | RunResumed
     | RunFailed
     | ConfigChanged
+    | Recalibrated
     | RoundPrepared
     | AgentFailed
     | WorkFailed

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
-from sid_daemon.core import deadlines, execution, planning, stopping, tournament
+from sid_daemon.core import audit, deadlines, execution, planning, stopping, tournament
 from sid_daemon.core.classify import classify
 from sid_daemon.core.state import Round
 from sid_daemon.core.turn import Turn
@@ -47,10 +47,14 @@ from sid_protocol.records import Cost, ForceKill, RunStatus
 
 
 def begin_or_end(turn: Turn) -> None:
-    """Begin the next round, unless the user or a stop condition says otherwise."""
+    """Begin the next round, unless the user or a stop condition says otherwise; an audit comes first."""
     if turn.state.stopping:
         return
     ended = stopping.stop_status(turn.state)
+    # What a budget stopped is not to cost more.
+    may_audit = ended is None or ended[0] != "budget"
+    if may_audit and audit.go_on(turn, ending=ended is not None):
+        return
     if ended is not None:
         end_run(turn, *ended)
     else:
@@ -161,7 +165,10 @@ def on_branch_moved(turn: Turn, command: AnyCommand, event: BranchMoved) -> None
 
 def on_measured(turn: Turn, command: Measure, event: RunMeasured) -> None:
     """Give a run to whoever asked for it."""
-    if command.stage == "smoke":
+    if command.stage == "audit":
+        if not audit.on_measured(turn, command, event):
+            begin_or_end(turn)
+    elif command.stage == "smoke":
         execution.on_smoke(turn, command.arm, event)
     elif turn.round.prepared:
         tournament.on_measured(turn, command, event)
@@ -337,6 +344,7 @@ def record(turn: Turn) -> None:
     )
     family = now.executions[won.winner].plan.approach_family if won and won.winner else None
     turn.set(
+        summed_gain=state.summed_gain + ((won.gain or 0.0) if won else 0.0),
         completed=state.completed + 1,
         plateau_count=plateau,
         breaker_count=breaker,

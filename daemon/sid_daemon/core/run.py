@@ -16,7 +16,9 @@ from typing import Any
 
 from sid_daemon.core import execution, planning, tournament
 from sid_daemon.core import round as rounds
+from sid_daemon.core.evidence import median_interval
 from sid_daemon.core.selection import SelectionHistory
+from sid_daemon.core.session import AA_KEPT
 from sid_daemon.core.state import ACTIVE, RunState
 from sid_daemon.core.turn import Turn
 from sid_protocol.commands import (
@@ -55,6 +57,7 @@ from sid_protocol.events import (
     PlanAdvised,
     PlanDrafted,
     PlanJudged,
+    Recalibrated,
     RoundClosed,
     RoundPrepared,
     RoundsAsked,
@@ -177,6 +180,8 @@ def _on_request(turn: Turn, event: AnyEvent) -> None:
     match event:
         case RunStarted():
             _on_started(turn, event)
+        case Recalibrated():
+            _on_recalibrated(turn, event)
         case _ if not is_active(turn.state):
             return  # it ended before the request was taken up
         case StopRequested():
@@ -231,6 +236,26 @@ def _on_started(turn: Turn, event: RunStarted) -> None:
     else:
         turn.set(outstanding={})
         rounds.begin_or_end(turn)
+
+
+def _on_recalibrated(turn: Turn, event: Recalibrated) -> None:
+    """Take what the benchmark says of the incumbent now; what one tree's two scores have shown stays shown."""
+    old, new = turn.state.history, _history(event.calibration)
+    noisy = not event.deterministic
+    turn.set(
+        noisy=noisy,
+        best_score=event.score,
+        best_interval=median_interval(event.samples) if noisy else None,
+        run_timeout_s=event.calibration.get("run_timeout_s", turn.state.run_timeout_s),
+        history=replace(
+            old,
+            aa_gaps=(*old.aa_gaps, *new.aa_gaps)[-AA_KEPT:],
+            sessions=new.sessions,
+            rounds_since_check=0,
+            all_positive=old.all_positive and new.all_positive,
+            all_whole=old.all_whole and new.all_whole,
+        ),
+    )
 
 
 def _hold(turn: Turn) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from sid_daemon.core.audit import Audit, Audited
 from sid_daemon.core.selection import RunResult, Selection, SelectionHistory, Verdict
 from sid_protocol.commands import AnyCommand
 from sid_protocol.records import (
@@ -173,6 +174,12 @@ class RunState:
     noisy: bool = False
     run_timeout_s: float | None = None
     history: SelectionHistory = field(default_factory=SelectionHistory)
+    audit: Audit | None = None
+    audited: Audited | None = None
+    """The newest audit that is done."""
+    audited_merges: int = 0
+    summed_gain: float = 0.0
+    """Of all merges, each as measured in its own round: what the audit holds against the whole."""
     round: Round | None = None
     held: bool = False
     outstanding: dict[str, AnyCommand] = field(default_factory=dict)

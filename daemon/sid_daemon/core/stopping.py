@@ -84,13 +84,13 @@ def stop_status(state: RunState) -> tuple[RunStatus, str] | None:
         return "max_iterations", f"{state.completed} of {settings.max_iterations} rounds done"
     if state.rounds_until is not None and state.completed >= state.rounds_until:
         return "max_iterations", "the rounds asked for are done"
-    if state.breaker_count >= settings.circuit_breaker_threshold:
-        return "circuit_breaker", f"{state.breaker_count} rounds in a row without a winner"
     if state.history.broken_rounds >= BROKEN_ROUNDS:
         return (
             "circuit_breaker",
-            "the benchmark fails on the improvement branch itself, three rounds in a row",
+            "the benchmark fails on the improvement branch itself, three rounds in a row; run it there by hand",
         )
+    if state.breaker_count >= settings.circuit_breaker_threshold:
+        return "circuit_breaker", f"{state.breaker_count} rounds in a row without a winner"
     if state.blocked_count >= settings.blocked_limit:
         return "blocked", f"{state.blocked_count} rounds in a row were blocked by force-kills"
     if spent := budget_spent(state):

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from statistics import median
 
 from pydantic import JsonValue
 
+from sid_daemon.core.audit import Audited, headline
+from sid_daemon.core.evidence import MAD_TO_SD, findable_gains
+from sid_daemon.core.measuring import NOISY_MIN_EFFECT
 from sid_daemon.core.state import ENDED, RunState
+from sid_daemon.core.wording import noise_line
 from sid_daemon.figures import improvement, percentage
 from sid_protocol import ids
 
@@ -41,8 +46,11 @@ def summary_text(state: RunState, *, notes: Sequence[str] = ()) -> str:
     if state.best_interval is not None:
         low, high = (("?" if end is None else repr(end)) for end in state.best_interval)
         lines.append(f"95 % interval of the best score: [{low}, {high}]")
+    if state.audited is not None:
+        lines.append(f"Audit: {headline(state.audited)}")
     lines.append(f"Branch: {ids.improve_branch(state.goal_slug)} at {state.head[:12]}")
-    lines += [note for note in status_notes(state) if note != state.hint]
+    known = (state.hint, headline(state.audited) if state.audited else None)
+    lines += [note for note in status_notes(state) if note not in known]
     if state.completed:
         lines.append(f"Chart: {state.root}/{CHART}")
     return "\n".join([*lines, *push_lines(state), *notes])
@@ -74,6 +82,7 @@ def summary_fields(state: RunState) -> dict[str, JsonValue]:
         "delta": gain,
         "delta_pct": None if share == "n/a" else float(share),
         "interval": list(state.best_interval) if state.best_interval else None,
+        "audit": audit_fields(state.audited) if state.audited else None,
         "reason": state.reason,
         "hint": state.hint or None,
         "repo": state.repo,
@@ -82,6 +91,21 @@ def summary_fields(state: RunState) -> dict[str, JsonValue]:
         "head": state.head,
         "target_branch": state.settings.target_branch,
         "chart": f"{state.root}/{CHART}" if state.completed else None,
+    }
+
+
+def audit_fields(found: Audited) -> dict[str, JsonValue]:
+    """Return an audit as data, for the log, the events and the summary."""
+    return {
+        "baseline_sha": found.baseline_sha,
+        "head_sha": found.head_sha,
+        "gain": found.gain,
+        "ci": list(found.interval) if found.interval else None,
+        "n": found.n,
+        "p": found.p,
+        "merges": found.merges,
+        "sum_of_wins": found.summed,
+        "why": found.why,
     }
 
 
@@ -94,6 +118,14 @@ def status_notes(state: RunState) -> list[str]:
             f"{branch} is checked out in a worktree of yours: wins are kept on refs/sid/{state.goal_slug}, "
             "and the branch follows when it is free"
         )
+    if state.audited is not None:
+        notes.append(headline(state.audited))
+    if state.audit is not None:
+        notes.append(f"audit under way: {len(state.audit.results)} runs of baseline and head so far")
+    if state.is_noisy and (spread := state.history.aa_gaps):
+        noise = MAD_TO_SD * median(spread)
+        least = state.settings.measurement.min_effect
+        notes.append(noise_line(noise, *findable_gains(noise, NOISY_MIN_EFFECT if least is None else least)))
     if state.status == "paused":
         notes.append("paused: 'sictl resume' goes on")
     if state.history.broken_rounds:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from sid_daemon.core.audit import headline
 from sid_daemon.core.describe import describe
 from sid_daemon.core.round import seconds_between
 from sid_daemon.core.state import ACTIVE, Execution, Round, RunState
 from sid_daemon.figures import one_line
-from sid_daemon.report.text import summary_text
+from sid_daemon.report.text import audit_fields, summary_text
 from sid_daemon.store import views_round as rounds
+from sid_daemon.store import views_state as places
 from sid_protocol import ids
 from sid_protocol.commands import AgentCommand, BuildMerge, Measure, RunPlan, agent_of, role_of
 from sid_protocol.events import (
@@ -32,6 +34,7 @@ from sid_protocol.events import (
     MergeConflicted,
     PlanAdvised,
     PlanDrafted,
+    Recalibrated,
     RoundClosed,
     RoundPrepared,
     RunCreated,
@@ -72,7 +75,15 @@ def log_records(before: RunState | None, event: AnyEvent, after: RunState) -> li
         found += _of_round(same, now)
     if isinstance(event, RoundClosed) and after.completed > before.completed:
         found += _closed(before, event)
+    found += _audited(before, after)
     return [*found, *_ended(before, event, after)]
+
+
+def _audited(before: RunState, after: RunState) -> list[LogRecord]:
+    done = after.audited
+    if done is None or done is before.audited:
+        return []
+    return [("info", "audit", {"iteration": after.iteration, **audit_fields(done), "told": headline(done)})]
 
 
 def candidate_of(iteration: int, executor: str) -> str:
@@ -90,6 +101,13 @@ def _of_run(event: AnyEvent, after: RunState) -> list[LogRecord]:
             return [("info", "run_started", fields)]
         case StopRequested():
             return [("info", "stop_requested", {"now": event.now, "iteration": after.iteration})]
+        case Recalibrated():
+            fields = {
+                "score": event.score,
+                "samples": list(event.samples),
+                "deterministic": event.deterministic,
+            }
+            return [("info", "recalibrated", {**fields, "best_score": after.best_score})]
         case RunPaused():
             return [("info", "run_paused", {"iteration": after.iteration})]
         case RunResumed():
@@ -197,7 +215,7 @@ def _sample(command: Measure, event: RunMeasured, where: dict[str, Any]) -> dict
     is_candidate = command.arm.startswith("executor_")
     who = {"candidate": candidate_of(where["iteration"], command.arm)} if is_candidate else {}
     fields = {
-        "step": "execution" if command.stage == "smoke" else "tournament",
+        "step": {"smoke": "execution", "audit": "stop_check"}.get(command.stage, "tournament"),
         "actor": command.arm if is_candidate else "benchmark",
         **who,
         "arm": command.arm,
@@ -304,18 +322,21 @@ def _of_round(old: Round, now: Round) -> list[LogRecord]:
 
 
 def _kill(kill: ForceKill) -> dict[str, Any]:
+    told = (
+        "role",
+        "reason",
+        "last_tool",
+        "repeats",
+        "waiting_in",
+        "deadline_s",
+        "elapsed_s",
+        "processes_killed",
+    )
     return {
         "iteration": kill.iteration,
         "actor": kill.agent_id,
-        "role": kill.role,
-        "reason": kill.reason,
-        "last_tool": kill.last_tool,
-        "repeats": kill.repeats,
-        "waiting_in": kill.waiting_in,
+        **{name: getattr(kill, name) for name in told},
         "snippet": one_line(kill.snippet),
-        "deadline_s": kill.deadline_s,
-        "elapsed_s": kill.elapsed_s,
-        "processes_killed": kill.processes_killed,
     }
 
 
@@ -346,31 +367,15 @@ def _closed(before: RunState, event: RoundClosed) -> list[LogRecord]:
 
 def _steps(before: RunState, after: RunState) -> list[LogRecord]:
     """Return the steps that have begun; they overlap, so several may be under way."""
-    was = _begun(before)
+    was = places.steps_begun(before)
     now = after.round
     if now is None:
         return []
     return [
         ("info", "step_started", {"iteration": now.iteration, "step": one})
         for one in STEPS
-        if (now.iteration, one) in _begun(after) - was
+        if (now.iteration, one) in places.steps_begun(after) - was
     ]
-
-
-def _begun(state: RunState) -> set[tuple[int, str]]:
-    now = state.round
-    if now is None:
-        return set()
-    reviewed = any(slot.status not in ("drafting", "failed") for slot in now.slots.values())
-    signs = {
-        "research": now.research != "pending",
-        "planning": bool(now.slots),
-        "critic_review": reviewed,
-        "execution": bool(now.executions),
-        "tournament": now.selection is not None,
-        "recording": f"r{now.iteration}.close" in state.outstanding,
-    }
-    return {(now.iteration, step) for step, begun in signs.items() if begun}
 
 
 def _ended(before: RunState, event: AnyEvent, after: RunState) -> list[LogRecord]:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from sid_daemon.core.audit import Audited
 from sid_daemon.core.state import Round, RunState
 from sid_daemon.figures import one_line
+from sid_daemon.report.text import audit_fields
 from sid_daemon.store import views_round as rounds
 from sid_daemon.store import views_state as places
 from sid_daemon.store.documents import (
@@ -25,7 +27,7 @@ from sid_daemon.store.documents import (
     render,
     render_list,
 )
-from sid_protocol.events import AnyEvent, ConfigChanged, RoundClosed, RunCreated
+from sid_protocol.events import AnyEvent, ConfigChanged, Recalibrated, RoundClosed, RunCreated
 from sid_protocol.records import Baseline, ForceKill, ResultRow, TrackEvent
 
 __all__ = ["LISTS", "Projection", "project", "render_list"]
@@ -68,6 +70,10 @@ def project(before: RunState | None, event: AnyEvent, after: RunState) -> Projec
         _created(before, event, documents, entries)
     if isinstance(event, ConfigChanged):
         entries.append((EVENTS, entry(_config_change(event, after))))
+    if before is not None and isinstance(event, Recalibrated):
+        entries.append((EVENTS, entry(_recalibration(before, event, after))))
+    if before is not None and after.audited is not None and after.audited is not before.audited:
+        entries.append((EVENTS, entry(_audit(after.audited, event.at, after))))
     old = (before.round if before else None) or _EMPTY
     closed = before is not None and isinstance(event, RoundClosed) and after.completed > before.completed
     now = old if closed else after.round
@@ -122,6 +128,34 @@ def _config_change(event: ConfigChanged, after: RunState) -> TrackEvent:
     )
 
 
+def _recalibration(before: RunState, event: Recalibrated, after: RunState) -> TrackEvent:
+    return TrackEvent(
+        timestamp=event.at,
+        event_type="config_change",
+        iteration=after.iteration,
+        details={
+            "field": "calibration",
+            "old_value": {"mode": _mode(before), "best_score": before.best_score},
+            "new_value": {
+                "mode": _mode(after),
+                "best_score": after.best_score,
+                "samples": list(event.samples),
+            },
+            "source": "calibrate",
+        },
+    )
+
+
+def _mode(state: RunState) -> str:
+    return "noisy" if state.is_noisy else "deterministic"
+
+
+def _audit(found: Audited, at: str, after: RunState) -> TrackEvent:
+    return TrackEvent(
+        timestamp=at, event_type="audit", iteration=after.iteration, details=audit_fields(found)
+    )
+
+
 def _round(
     old: Round, now: Round, run_id: str, documents: dict[str, str], entries: list[tuple[str, str]]
 ) -> None:
@@ -173,7 +207,7 @@ def _closed(
     for planner, slot in now.slots.items():
         if slot.plan is not None and slot.status not in ("approved", "rejected"):
             documents[places.archive_path(iteration, planner)] = render(slot.plan)
-    documents[places.history_path(iteration)] = render(rounds.history(state, now, event.at))
+    documents[places.history_path(iteration)] = render(rounds.history(state, now, event.at, event.tags))
     documents[places.report_path(iteration)] = render(rounds.merge_report(state, now, event.tags))
     entries.extend((RAW_DATA, entry(one)) for one in rounds.raw_entries(now))
     entries.extend((RESULTS, rounds.row_line(row)) for row in rounds.result_rows(now))

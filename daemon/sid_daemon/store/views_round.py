@@ -76,13 +76,14 @@ def benchmark_result(now: Round, one: Execution) -> BenchmarkResult:
     )
 
 
-def history(state: RunState, now: Round, ended_at: str) -> IterationHistory:
+def history(state: RunState, now: Round, ended_at: str, tags: Mapping[str, str]) -> IterationHistory:
     """Return contract 4 of a round.
 
     Args:
         state: The run before the round was counted.
         now: The round.
         ended_at: When it was closed, ISO 8601.
+        tags: Executor → the tag under which its candidate is kept.
     """
     verdict = won(now)
     winner = now.executions[verdict.winner] if verdict and verdict.winner else None
@@ -106,7 +107,7 @@ def history(state: RunState, now: Round, ended_at: str) -> IterationHistory:
         rejected_plans=list(now.rejected),
         force_kills=list(now.kills),
         agent_failures=list(now.failures),
-        evidence=evidence(state, now),
+        evidence=evidence(state, now, tags),
         started_at=now.started_at,
         ended_at=ended_at,
     )
@@ -122,8 +123,11 @@ def _entrant(now: Round, one: Execution, verdict: Verdict) -> Entrant:
     )
 
 
-def evidence(state: RunState, now: Round) -> list[Evidence]:
-    """Return what a reader can check of a round's verdict: claim, command, output, verdict."""
+def evidence(state: RunState, now: Round, tags: Mapping[str, str]) -> list[Evidence]:
+    """Return what a reader can check of a round's verdict: claim, command, output, verdict.
+
+    A finalist that was neither proven nor given up may stand again, and the next round's agents are told so.
+    """
     verdict = now.verdict
     if verdict is None:
         return []
@@ -134,7 +138,11 @@ def evidence(state: RunState, now: Round) -> list[Evidence]:
     if merged is None or merged.winner is None:
         _, reason = status_of(state, now)
         claim = f"no candidate of round {now.iteration} improves {metric} from {verdict.score_before!r}"
-        return [Evidence(claim=claim, command=command, output=output, verdict=f"not merged: {reason}")]
+        told = f"not merged: {reason}"
+        kept = tags.get(verdict.finalist or "")
+        if kept and verdict.pairs and (reason or "").startswith("inconclusive"):
+            told = f"{told}; {verdict.finalist} is kept as {kept} and may stand again"
+        return [Evidence(claim=claim, command=command, output=output, verdict=told)]
     winner = now.executions[merged.winner]
     claim = f"{one_line(winner.plan.hypothesis)}: {metric} {merged.score_before!r} → {merged.score_after!r}"
     again = reproduce(state.repo, now.winner_commit or "", command, now.iteration)

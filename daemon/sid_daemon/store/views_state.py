@@ -117,6 +117,23 @@ def current_step(state: RunState) -> Step | None:
     return now.current_step if now is not None else None
 
 
+def steps_begun(state: RunState) -> set[tuple[int, str]]:
+    """Return the steps of the round under way that have begun, as `(round, step)`; they overlap."""
+    now = state.round
+    if now is None:
+        return set()
+    reviewed = any(slot.status not in ("drafting", "failed") for slot in now.slots.values())
+    signs = {
+        "research": now.research != "pending",
+        "planning": bool(now.slots),
+        "critic_review": reviewed,
+        "execution": bool(now.executions),
+        "tournament": now.selection is not None,
+        "recording": f"r{now.iteration}.close" in state.outstanding,
+    }
+    return {(now.iteration, step) for step, begun in signs.items() if begun}
+
+
 def _status(state: RunState) -> IterationStatus:
     if state.status == "user_stopped":
         return "interrupted"

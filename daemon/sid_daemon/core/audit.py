@@ -1,0 +1,262 @@
+"""The audit: what have all merges together gained? The baseline against the head, measured anew.
+
+Theory of operation
+-------------------
+Each merge was judged against the incumbent of its day. Sums of such gains overstate: each was picked because it
+looked good (the winner's curse), and a gain can be lost again by what came after. So every `audit_every` merges and
+at the run's end the commit that the run began with and the head are run in fresh pairs, the order of each pair a
+coin's, with the purse and the interval of `evidence`; a figure made so owes nothing to the choices before it. It
+ends once the interval is tight beside the gain, or at `max_pairs`. A deterministic benchmark needs one run of each.
+
+The audit decides nothing: no merge is taken back for it. A user's stop does not wait for it; what was measured
+stays, and the next start goes on with it, which an always-valid interval allows. Periodic tests of the whole beside
+tests of each change are Fishtest's (regression tests).
+
+Part of `step`; pure. Called by `round` between rounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sid_daemon.core.dice import coin
+from sid_daemon.core.evidence import INTERVAL_PAIRS, Direction, EProcess, Interval, Scale, estimate, interval
+from sid_daemon.core.measuring import RunResult
+from sid_daemon.core.wording import bounds, percent
+from sid_protocol.commands import Measure
+from sid_protocol.events import RunMeasured
+
+if TYPE_CHECKING:
+    from sid_daemon.core.state import RunState
+    from sid_daemon.core.turn import Turn
+
+BASELINE, HEAD = "baseline", "A"
+FAILURES_A_PAIR = 2
+# Half of the interval beside the gain, or half a percent: a tighter figure would change nobody's mind.
+TIGHT_SHARE = 0.125
+TIGHT = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """An audit under way: what it compares, and every run since, in order.
+
+    Attributes:
+        merges: Merges of the run when it began.
+        summed: Sum of the gains of these merges, as each was measured in its own round.
+        results: So far, in order.
+    """
+
+    baseline_sha: str
+    head_sha: str
+    direction: Direction
+    noisy: bool
+    max_pairs: int
+    max_minutes: float | None
+    pass_fail: bool
+    seed: int
+    merges: int
+    summed: float
+    results: tuple[RunResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """What an audit found.
+
+    Attributes:
+        gain: Of the head over the baseline; None where one of them does not run.
+        interval: 95 %, an end None where it is open; None where scores are exact.
+        n: Pairs.
+        p: Always-valid p-value; None where scores are exact.
+        why: What failed, if something did.
+    """
+
+    baseline_sha: str
+    head_sha: str
+    gain: float | None
+    interval: Interval | None
+    n: int
+    p: float | None
+    merges: int
+    summed: float
+    why: str | None = None
+
+
+def next_ask(audit: Audit) -> tuple[str, int] | Audited:
+    """Return the arm to be run next and the pair's number, or what was found."""
+    pairs: list[tuple[RunResult, RunResult]] = []
+    misses = {BASELINE: 0, HEAD: 0}
+    left = list(audit.results)
+    while True:
+        number = len(pairs) + 1
+        heads = coin(audit.seed, audit.merges, "audit", number, sum(misses.values()))
+        got: dict[str, RunResult] = {}
+        for arm in (BASELINE, HEAD) if heads else (HEAD, BASELINE):
+            if not left:
+                return arm, number
+            result = left.pop(0)
+            if not result.valid:
+                misses[arm] += 1
+                break
+            got[arm] = result
+        if len(got) == len(misses):
+            pairs.append((got[BASELINE], got[HEAD]))
+            misses = {BASELINE: 0, HEAD: 0}
+        elif misses[arm] >= FAILURES_A_PAIR:
+            where = "baseline" if arm == BASELINE else "head"
+            return _found(audit, [], f"the benchmark fails on the {where}: {result.why or result.status}")
+        if not left and pairs and got and len(got) == len(misses) and (end := _enough(audit, pairs)):
+            return end
+
+
+def _enough(audit: Audit, pairs: list[tuple[RunResult, RunResult]]) -> Audited | None:
+    """Return what was found once it is enough."""
+    wall_s = sum(run.wall_s or 0.0 for run in audit.results)
+    late = audit.max_minutes is not None and wall_s >= 60 * audit.max_minutes
+    if not audit.noisy or late or len(pairs) >= audit.max_pairs:
+        return _found(audit, pairs)
+    if len(pairs) < INTERVAL_PAIRS:
+        return None
+    found = _found(audit, pairs)
+    low, high = found.interval or (None, None)
+    if low is None or high is None or found.gain is None:
+        return None
+    return found if (high - low) / 2 <= max(TIGHT, TIGHT_SHARE * abs(found.gain)) else None
+
+
+def _found(audit: Audit, pairs: list[tuple[RunResult, RunResult]], why: str | None = None) -> Audited:
+    gaps = _gaps(audit, pairs)
+    exact = not audit.noisy or not gaps
+    return Audited(
+        baseline_sha=audit.baseline_sha,
+        head_sha=audit.head_sha,
+        gain=estimate(gaps) if gaps else None,
+        interval=None if exact else interval(gaps),
+        n=len(gaps),
+        p=None if exact else EProcess(gaps).p,
+        merges=audit.merges,
+        summed=audit.summed,
+        why=why,
+    )
+
+
+def _gaps(audit: Audit, pairs: list[tuple[RunResult, RunResult]]) -> list[float]:
+    scores = [run.value for pair in pairs for run in pair]
+    if not scores:
+        return []
+    whole = all(score == int(score) for score in scores)
+    logarithmic = min(scores) > 0 and not whole and not audit.pass_fail
+    reference = 1.0 if audit.pass_fail else pairs[0][0].value
+    scale = Scale(audit.direction, logarithmic, reference)
+    return [scale.gap(before.value, after.value) for before, after in pairs]
+
+
+def headline(found: Audited) -> str:
+    """Return the audit in one line.
+
+    Returns:
+        For example "total since baseline +11.6 % [10.2, 13.1] audited at a1b2c3d, n=18 pairs (sum of wins would say
+        +12.4 %)".
+    """
+    at = f"audited at {found.head_sha[:7]}"
+    if found.gain is None:
+        return f"total since baseline not known, {at}: {found.why}"
+    summed = f"(sum of wins would say {percent(found.summed)})"
+    if found.interval is None:
+        return f"total since baseline {percent(found.gain)} {at}, one run each {summed}"
+    shown = "" if _shown(found.interval) else "~ "
+    pairs = f"n={found.n} pair{'' if found.n == 1 else 's'}"
+    return (
+        f"total since baseline {shown}{percent(found.gain)} {bounds(found.interval)} {at}, {pairs} {summed}"
+    )
+
+
+def _shown(ends: Interval) -> bool:
+    """Say whether an interval excludes zero."""
+    low, high = ends
+    return (low is not None and low > 0) or (high is not None and high < 0)
+
+
+# In a run
+
+
+def is_due(state: RunState, *, ending: bool) -> bool:
+    """Say whether head and baseline are to be compared now.
+
+    Args:
+        state: Between two rounds.
+        ending: The run is about to end.
+    """
+    merges = state.history.merges - state.audited_merges
+    if merges < 1 or state.head == state.baseline_commit:
+        return False
+    return ending or merges >= state.settings.measurement.audit_every
+
+
+def go_on(turn: Turn, *, ending: bool) -> bool:
+    """Begin or continue an audit; says whether one is under way."""
+    state = turn.state
+    if state.audit is None:
+        if not is_due(state, ending=ending):
+            return False
+        rule = state.settings.measurement
+        turn.set(
+            audit=Audit(
+                baseline_sha=state.baseline_commit,
+                head_sha=state.head,
+                direction=state.settings.benchmark_direction,
+                noisy=state.is_noisy,
+                max_pairs=rule.max_pairs,
+                max_minutes=rule.max_minutes,
+                pass_fail=state.settings.benchmark_format == "pass_fail",
+                seed=int.from_bytes(state.run_id.encode()[-8:], "big"),
+                merges=state.history.merges,
+                summed=state.summed_gain,
+            )
+        )
+    return _ask(turn)
+
+
+def _ask(turn: Turn) -> bool:
+    """Ask for the next run, or take the audit to the record; says whether it goes on."""
+    state = turn.state
+    if state.audit is None:
+        return False
+    ask = next_ask(state.audit)
+    if isinstance(ask, Audited):
+        turn.set(audit=None, audited=ask, audited_merges=ask.merges)
+        return False
+    arm, pair = ask
+    own, usual = state.settings.measurement.run_timeout, state.run_timeout_s
+    turn.issue(
+        Measure(
+            id=f"audit{state.audit.merges}.{len(state.audit.results)}.{arm}",
+            iteration=max(1, state.iteration),
+            arm=arm,
+            tree=state.audit.baseline_sha if arm == BASELINE else state.audit.head_sha,
+            stage="audit",
+            block=pair,
+            limit_s=own if own is not None else usual,
+        )
+    )
+    return True
+
+
+def on_measured(turn: Turn, command: Measure, event: RunMeasured) -> bool:
+    """Take one run of an audit; says whether the audit goes on."""
+    audit = turn.state.audit
+    if audit is None:
+        return False
+    result = RunResult(
+        arm=command.arm,
+        score=event.score,
+        sub_scores={},
+        status=event.status,
+        cpu_s=event.cpu_s,
+        wall_s=event.wall_s,
+        why=event.why or None,
+    )
+    turn.set(audit=replace(audit, results=(*audit.results, result)))
+    return _ask(turn)

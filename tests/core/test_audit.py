@@ -1,0 +1,191 @@
+"""The audit says what all merges together gained, whatever the machine did, and goes on after a crash as if none was."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+
+import pytest
+from pydantic import TypeAdapter
+
+from sid_daemon.core.audit import Audit, Audited, headline, next_ask
+from sid_protocol.commands import Measure
+from sid_protocol.events import AnyEvent, Recalibrated, RunStopped, StopRequested
+from sid_protocol.settings import Settings
+from tests.core import play as made
+from tests.core.measured import run
+
+STORED = TypeAdapter(Audit)
+START = Audit(
+    baseline_sha="b" * 40,
+    head_sha="a1b2c3d" + "0" * 33,
+    direction="higher_is_better",
+    noisy=True,
+    max_pairs=40,
+    max_minutes=None,
+    pass_fail=False,
+    seed=7,
+    merges=3,
+    summed=0.124,
+)
+
+
+def play(audit: Audit, score, *, store: bool = False) -> tuple[Audited, list[str]]:
+    """Answer until the audit is done; `score(arm, run)` is a score, "error" or "timeout"."""
+    arms: list[str] = []
+    while not isinstance(ask := next_ask(audit), Audited):
+        arm, _ = ask
+        audit = replace(audit, results=(*audit.results, run(arm, score(arm, len(arms)))))
+        arms.append(arm)
+        if store:
+            audit = STORED.validate_json(STORED.dump_json(audit))
+        assert len(arms) < 200
+    return ask, arms
+
+
+def noisy(gain: float, sd: float, seed: int = 1):
+    dice = random.Random(seed)
+    return lambda arm, _: (100 * (1 + gain) if arm == "A" else 100) * (1 + dice.gauss(0, sd))
+
+
+def test_a_gain_is_told_with_its_interval_and_beside_the_sum_of_wins():
+    found, arms = play(START, noisy(0.116, 0.005))
+
+    low, high = found.interval or (None, None)
+    assert low is not None
+    assert high is not None
+    assert low < 0.1098 < high
+    assert high - low < 0.04
+    assert len(arms) == 2 * found.n < 80
+    assert headline(found).startswith("total since baseline +1")
+    assert "audited at a1b2c3d, n=" in headline(found)
+    assert headline(found).endswith("(sum of wins would say +12.4 %)")
+
+
+def test_nothing_gained_is_not_called_a_gain():
+    found, _ = play(START, noisy(0.0, 0.02))
+
+    assert found.n == 40
+    assert "since baseline ~ " in headline(found)
+
+
+def test_a_deterministic_benchmark_is_run_once_an_arm():
+    found, arms = play(replace(START, noisy=False), lambda arm, _: 110.0 if arm == "A" else 100.0)
+
+    assert sorted(arms) == ["A", "baseline"]
+    assert found.gain == pytest.approx(0.1)
+    assert found.interval is None
+
+
+def test_a_failed_run_voids_its_pair_and_two_in_one_pair_end_the_audit():
+    steady = noisy(0.1, 0.005)
+    found, arms = play(START, lambda arm, n: "error" if n == 3 else steady(arm, n))
+    assert found.gain == pytest.approx(0.095, abs=0.02)
+    assert found.n >= 7
+    assert len(arms) in (2 * found.n + 1, 2 * found.n + 2)
+
+    broken, _ = play(START, lambda arm, n: "timeout" if arm == "baseline" else 100.0)
+    assert broken.gain is None
+    assert "the benchmark fails on the baseline" in headline(broken)
+
+
+def test_an_audit_that_is_stored_after_each_run_finds_the_same_bit_for_bit():
+    assert play(START, noisy(0.05, 0.02), store=True) == play(START, noisy(0.05, 0.02))
+
+
+def test_the_interval_holds_the_truth():
+    held = 0
+    for seed in range(60):
+        found, _ = play(replace(START, seed=seed, max_pairs=20), noisy(0.03, 0.01, seed))
+        low, high = found.interval or (None, None)
+        held += (low is None or low <= 0.0296) and (high is None or high >= 0.0296)
+    assert held >= 54
+
+
+# In a run
+
+
+def improving(arm: str, iteration: int) -> float:
+    """Return a score that each round's first candidate raises by 1."""
+    return {"executor_1": 10.0 + iteration, "A": 9.0 + iteration, "baseline": 10.0}.get(arm, 1.0)
+
+
+def audits(play: made.Play) -> list[dict]:
+    """Return the audits on record, oldest first."""
+    events = [json.loads(one) for one in play.entries.get("tracking/events.json", ())]
+    return [one for one in events if one["event_type"] == "audit"]
+
+
+def asked(play: made.Play) -> list[str]:
+    return [one.arm for one in play.dispatched if isinstance(one, Measure) and one.stage == "audit"]
+
+
+def test_head_and_baseline_are_compared_every_so_many_merges_and_at_the_end():
+    settings = Settings.model_validate(
+        {"number_of_agents": 1, "max_iterations": 5, "measurement": {"audit_every": 2}}
+    )
+    play = made.played(settings, score=improving)
+
+    assert play.now.status == "max_iterations"
+    assert [one["details"]["merges"] for one in audits(play)] == [2, 4, 5]
+    assert sorted(asked(play)) == ["A"] * 3 + ["baseline"] * 3
+    last = audits(play)[-1]["details"]
+    assert (last["baseline_sha"], last["head_sha"]) == (made.BASE, play.now.head)
+    assert last["n"] == 1
+
+
+def test_a_run_that_won_nothing_is_not_audited():
+    settings = Settings(number_of_agents=1, max_iterations=2)
+    assert asked(made.played(settings)) == []
+
+
+def test_a_stop_does_not_wait_for_an_audit_and_the_next_start_goes_on_with_it():
+    settings = Settings(number_of_agents=1, max_iterations=1)
+    play = made.Play(made.World(settings, score=improving))
+    play.start()
+    play.run(until=lambda now: len(asked(now)) == 2)
+    assert play.now.audit is not None
+    assert len(play.now.audit.results) == 1
+
+    play.feed(StopRequested())
+    play.feed(RunStopped())
+    assert play.state and play.state.status == "user_stopped"
+    play.start()
+    play.run()
+
+    assert play.now.status == "max_iterations"
+    assert len(audits(play)) == 1
+    assert len(asked(play)) == 3  # the one that was under way is run again, the one before it is not
+
+
+def test_a_new_calibration_takes_effect_and_keeps_what_was_shown():
+    play = made.Play(made.World(Settings(number_of_agents=1)))
+    again: AnyEvent = Recalibrated(
+        commit=made.BASE,
+        samples=(10.0, 10.2, 9.9, 10.1, 10.0),
+        score=10.0,
+        deterministic=False,
+        calibration={"history": {"aa_gaps": [0.02], "sessions": [[10.0, 10.2]]}, "run_timeout_s": 90.0},
+    )
+    play.feed(again)
+    assert play.now.is_noisy
+    assert play.now.run_timeout_s == 90.0
+    assert play.now.history.sessions == ((10.0, 10.2),)
+
+    play.feed(Recalibrated(commit=made.BASE, samples=(11.0,) * 3, score=11.0, deterministic=True))
+    assert not play.now.is_noisy
+    assert play.now.best_score == 11.0
+    told = [json.loads(one) for one in play.entries["tracking/events.json"]]
+    assert told[-1]["details"]["old_value"] == {"mode": "noisy", "best_score": 10.0}
+
+
+def test_a_benchmark_broken_on_the_incumbent_ends_the_run_after_three_rounds_and_says_so():
+    settings = Settings.model_validate(
+        {"number_of_agents": 1, "circuit_breaker_threshold": 9, "measurement": {"mode": "noisy"}}
+    )
+    play = made.played(settings, score=lambda arm, _: None if arm == "A" else 11.0)
+
+    assert play.now.status == "circuit_breaker"
+    assert play.now.completed == 3
+    assert "fails on the improvement branch itself" in (play.now.reason or "")
