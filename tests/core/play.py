@@ -248,6 +248,11 @@ class Play:
         assert self.state is not None
         return self.state
 
+    @property
+    def status(self) -> str:
+        """The run's status."""
+        return self.now.status
+
     def feed(self, event: AnyEvent) -> Projection:
         """Journal one event and take what follows from it."""
         self.clock += timedelta(seconds=1)

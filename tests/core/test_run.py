@@ -19,6 +19,7 @@ from sid_protocol.commands import (
 from sid_protocol.events import (
     ActorCrashed,
     AgentFailed,
+    AgentKilled,
     AnyEvent,
     BranchMoved,
     CandidateCommitted,
@@ -31,6 +32,7 @@ from sid_protocol.events import (
     RoundPrepared,
     RoundsAsked,
     RunCreated,
+    RunFailed,
     RunMeasured,
     RunPaused,
     RunResumed,
@@ -39,7 +41,7 @@ from sid_protocol.events import (
     StopRequested,
     WorkFailed,
 )
-from sid_protocol.settings import Budget, Measurement, Settings
+from sid_protocol.settings import Budget, GuardRule, Measurement, Settings
 from tests.core.play import BASE, Play, World, created, measured, plan, played, review, scripted, sha
 
 FAILED = AgentFailed(why="no JSON in the answer")
@@ -93,13 +95,13 @@ def test_a_round_asks_for_exactly_this() -> None:
         "r1.advance",
         "r1.close",
     ]
-    assert (play.now.status, play.now.best_score, play.now.head) == ("max_iterations", 11.0, sha("m1"))
+    assert (play.status, play.now.best_score, play.now.head) == ("max_iterations", 11.0, sha("m1"))
 
 
 def test_wins_add_up_until_the_target_is_reached() -> None:
     play = played(settings(max_iterations=9, target_value=13.0), score=second_wins)
 
-    assert play.now.status == "target_reached"
+    assert play.status == "target_reached"
     assert play.now.completed == play.now.iteration == 3
     assert play.now.best_score == 13.0
     assert (play.now.plateau_count, play.now.breaker_count) == (0, 0)
@@ -287,7 +289,7 @@ def test_a_run_without_a_score_never_competes(ends: RunMeasured, status: str, ca
 
 def at_work(play: Play) -> Play:
     """Bring a round to where all its executors are at work and nothing else is left to do."""
-    if play.now.status != "running":
+    if play.status != "running":
         play.start()
     play.run(hold="run_plan")
     assert {command.kind for command in play.now.outstanding.values()} == {"run_plan"}
@@ -305,6 +307,16 @@ def test_a_straggler_is_looked_at_killed_and_not_repeated() -> None:
     assert result["force_kill"]["processes_killed"] == 2
     assert history(play)["force_kills"] == [result["force_kill"]]
     assert report(play)["status"] == "merged"  # one kill does not stop the others
+
+
+def test_a_kill_whose_evidence_was_lost_still_ends_its_turn() -> None:
+    play = at_work(Play(World(settings(), score=second_wins)))
+    play.feed(AgentKilled(cause="r1.run.executor_1.0.1", reason="unknown", processes_killed=3))
+    play.run()
+
+    kept = history(play)["force_kills"][0]
+    assert (kept["agent_id"], kept["processes_killed"], kept["deadline_s"]) == ("executor_1", 3, 1800.0)
+    assert report(play)["status"] == "merged"
 
 
 def test_an_answer_that_comes_before_the_kill_counts() -> None:
@@ -361,6 +373,20 @@ def test_too_many_kills_block_the_round() -> None:
     assert not [c for c in play.dispatched if isinstance(c, Measure)]
 
 
+@pytest.mark.parametrize("held", ["plan", "advise", "judge"])
+def test_a_block_ends_planning_and_review_too(held: str) -> None:
+    play = Play(World(settings(number_of_agents=3, kill_threshold=1), score=second_wins))
+    play.hung.add(f"r1.{held}.planner_c.1")
+    play.start()
+    play.run(hold="run_plan")
+    play.hang("r1.run.executor_1.0.1")
+    play.run(hold="run_plan")
+
+    assert report(play)["status"] == "blocked"
+    planned = document(play, "state/iteration_state.json")["planning"]
+    assert (planned["status"], planned["plans"]["planner_c"]["status"]) == ("completed", "failed")
+
+
 def test_a_blocked_round_begins_nothing_more() -> None:
     play = hang_two()
     play.run(until=lambda p: p.now.now_round.blocked, hold="run_plan")
@@ -377,17 +403,17 @@ def test_blocked_rounds_in_a_row_end_the_run_and_a_start_forgives_them() -> None
     play.hang("r2.run.executor_1.0.1")
     play.hang("r2.run.executor_3.0.1")
     play.run()
-    assert (play.now.status, play.now.completed) == ("blocked", 2)
+    assert (play.status, play.now.completed) == ("blocked", 2)
 
     play.start()
-    assert (play.now.status, play.now.blocked_count, play.now.iteration) == ("running", 0, 3)
+    assert (play.status, play.now.blocked_count, play.now.iteration) == ("running", 0, 3)
 
 
 def test_another_round_forgets_the_blocked_one_before() -> None:
     play = hang_two(max_iterations=2)
     play.run()
 
-    assert (play.now.status, play.now.blocked_count, play.now.breaker_count) == ("max_iterations", 0, 0)
+    assert (play.status, play.now.blocked_count, play.now.breaker_count) == ("max_iterations", 0, 0)
 
 
 def test_a_blocked_round_that_is_resumed_ends_as_blocked() -> None:
@@ -419,13 +445,13 @@ MOVED = BranchMoved(expected=BASE, actual=sha("foreign"))
 
 def test_a_branch_moved_under_a_merge_stops_the_run_until_it_is_back() -> None:
     play = played(settings(), answer=scripted({"advance": [MOVED]}), score=second_wins)
-    assert play.now.status == "failed"
+    assert play.status == "failed"
     assert "was moved" in (play.now.reason or "")
     assert play.now.best_score == 10.0
 
     play.start()
     play.run()
-    assert (play.now.status, play.now.best_score, play.now.head) == ("max_iterations", 11.0, sha("m1"))
+    assert (play.status, play.now.best_score, play.now.head) == ("max_iterations", 11.0, sha("m1"))
 
 
 def test_a_branch_moved_under_a_merge_costs_only_the_win_where_the_run_follows_it() -> None:
@@ -440,13 +466,13 @@ def test_a_branch_moved_under_a_merge_costs_only_the_win_where_the_run_follows_i
 
 def test_a_branch_moved_between_rounds_stops_the_run_until_it_is_back() -> None:
     play = played(settings(), head=sha("foreign"), ideas=("use a set",), score=second_wins)
-    assert play.now.status == "failed"
+    assert play.status == "failed"
     assert "on_branch_moved" in play.now.hint
 
     play.world.head, play.world.ideas = BASE, ("sort first",)
     play.start()
     play.run()
-    assert play.now.status == "max_iterations"
+    assert play.status == "max_iterations"
     taken = document(play, "state/iteration_state.json")["user_ideas_consumed"]
     assert taken == ["use a set", "sort first"]
 
@@ -467,12 +493,44 @@ def test_a_run_that_follows_a_moved_branch_measures_it_first() -> None:
 def test_a_moved_branch_that_does_not_run_fails_the_run_and_is_tried_again() -> None:
     broken = scripted({"rebase": [measured(None, why="exit status 1")]})
     play = played(settings(on_branch_moved="rebase"), head=sha("foreign"), answer=broken)
-    assert play.now.status == "failed"
+    assert play.status == "failed"
     assert (play.now.head, play.now.best_score) == (BASE, 10.0)
 
     play.start()
     play.run()
-    assert play.now.status == "max_iterations"
+    assert play.status == "max_iterations"
+
+
+def guarded(sub_score: float, tolerance: Any) -> Play:
+    def answer(command: AnyCommand) -> AnyEvent | None:
+        if not isinstance(command, Measure):
+            return None
+        better = command.arm != "A"
+        return measured(11.0 if better else 10.0, sub_scores={"memory": sub_score if better else 100.0})
+
+    rule = GuardRule(direction="lower_is_better", tolerance=tolerance)
+    return played(
+        settings(
+            number_of_agents=1, measurement=Measurement(guards={"memory": rule}), regression_threshold=2.0
+        ),
+        answer=answer,
+    )
+
+
+@pytest.mark.parametrize(
+    ("sub_score", "tolerance", "status"),
+    [
+        (104.0, "5%", "merged"),
+        (110.0, "5%", "no_improvement"),
+        (101.0, None, "merged"),
+        (104.0, None, "no_improvement"),
+    ],
+)
+def test_a_guarded_sub_score_must_not_get_worse(sub_score: float, tolerance: Any, status: str) -> None:
+    play = guarded(sub_score, tolerance)
+
+    assert report(play)["status"] == status
+    assert report(play)["regressions_detected"] == (status != "merged")
 
 
 # ----------------------------------------------------------------------------- stop, pause, crash, start
@@ -501,7 +559,7 @@ def test_no_round_begins_after_a_stop_request() -> None:
     play.feed(StopRequested())
     play.run()
 
-    assert (play.now.status, play.now.round, play.now.completed) == ("running", None, 1)
+    assert (play.status, play.now.round, play.now.completed) == ("running", None, 1)
     play.feed(RunStopped())
     play.start()
     assert play.now.iteration == 2
@@ -515,18 +573,18 @@ def test_a_stop_comes_before_every_other_reason_to_end() -> None:
     play.run()
     play.feed(RunStopped())
 
-    assert play.now.status == "user_stopped"
+    assert play.status == "user_stopped"
 
 
 def test_a_pause_keeps_the_step_and_survives_a_crash() -> None:
     play = at_work(Play(World(settings(), score=second_wins)))
     play.feed(RunPaused())
     play.start(again=True, crashed=True)
-    assert play.now.status == "paused"
+    assert play.status == "paused"
 
     play.feed(RunResumed())
     play.run()
-    assert play.now.status == "max_iterations"
+    assert play.status == "max_iterations"
 
 
 def test_what_ends_during_a_pause_is_gone_on_with_after_it() -> None:
@@ -545,22 +603,22 @@ def test_three_crashes_within_ten_minutes_fail_the_run() -> None:
     play.start()
     for _ in range(2):
         play.start(again=True, crashed=True)
-        assert play.now.status == "running"
+        assert play.status == "running"
     play.start(again=True, crashed=True)
 
-    assert play.now.status == "failed"
+    assert play.status == "failed"
     assert "3 times within 10 minutes" in (play.now.reason or "")
 
 
 def test_git_or_disk_trouble_ends_the_run_and_its_work_is_done_again() -> None:
     full = WorkFailed(why="No space left on device", hint="free some space")
     play = played(settings(), answer=scripted({"close": [full]}), score=second_wins)
-    assert (play.now.status, play.now.hint) == ("failed", "free some space")
+    assert (play.status, play.now.hint) == ("failed", "free some space")
     assert document(play, "state/iteration_state.json")["status"] == "failed"
 
     play.start()
     play.run()
-    assert play.now.status == "max_iterations"
+    assert play.status == "max_iterations"
     assert play.now.completed == 1
 
 
@@ -568,17 +626,17 @@ def test_a_crash_of_what_is_no_agent_ends_the_run() -> None:
     crashed = ActorCrashed(actor="git_master", error="TypeError: x")
     play = played(settings(), answer=scripted({"prepare": [crashed]}))
 
-    assert (play.now.status, play.now.reason) == ("failed", "git_master crashed: TypeError: x")
+    assert (play.status, play.now.reason) == ("failed", "git_master crashed: TypeError: x")
     play.start()
     play.run()
-    assert play.now.status == "max_iterations"
+    assert play.status == "max_iterations"
 
 
 def test_a_number_of_rounds_is_asked_for_once() -> None:
     play = Play(World(settings(max_iterations=9), score=second_wins))
     play.start(rounds=2)
     play.run()
-    assert (play.now.status, play.now.completed) == ("max_iterations", 2)
+    assert (play.status, play.now.completed) == ("max_iterations", 2)
     assert play.now.reason == "the rounds asked for are done"
 
     play.start()
@@ -595,7 +653,7 @@ def test_a_run_at_its_target_ends_again_at_once() -> None:
     before = len(play.dispatched)
     play.start()
 
-    assert play.now.status == "target_reached"
+    assert play.status == "target_reached"
     assert len(play.dispatched) == before
 
 
@@ -607,12 +665,41 @@ def test_a_limit_lowered_meanwhile_ends_the_run_without_beginning_the_round() ->
     play.world.settings = settings(max_iterations=1)
     play.run()
 
-    assert (play.now.status, play.now.completed, play.now.iteration) == ("max_iterations", 1, 1)
+    assert (play.status, play.now.completed, play.now.iteration) == ("max_iterations", 1, 1)
     assert isinstance(play.dispatched[-1], ReturnIdeas)
     assert document(play, "state/iteration_state.json") | {
         "iteration": 2,
         "status": "interrupted",
     } == document(play, "state/iteration_state.json")
+
+
+def test_a_limit_lowered_meanwhile_needs_no_ideas_to_end_the_run() -> None:
+    play = Play(World(settings(max_iterations=9), score=second_wins))
+    play.start()
+    play.world.settings = settings(max_iterations=0)
+    play.run()
+
+    assert (play.status, play.now.completed, play.now.iteration) == ("max_iterations", 0, 0)
+    assert [c.kind for c in play.dispatched] == ["prepare_round"]
+
+
+def test_a_daemon_that_died_while_stopping_leaves_the_run_stopped() -> None:
+    play = at_work(Play(World(settings(), score=second_wins)))
+    play.feed(StopRequested())
+    play.start(again=True, crashed=True)
+
+    assert (play.status, play.now.reason) == ("user_stopped", "stopped by the user")
+
+
+def test_a_run_fails_with_a_reason_and_a_hint() -> None:
+    play = at_work(Play(World(settings(), score=second_wins)))
+    play.feed(RunFailed(reason="executor_1 crashed too often", hint="look at the log"))
+
+    assert (play.status, play.now.reason, play.now.hint) == (
+        "failed",
+        "executor_1 crashed too often",
+        "look at the log",
+    )
 
 
 def test_a_request_that_comes_after_the_end_revives_nothing() -> None:
@@ -639,7 +726,7 @@ def test_time_counts_while_the_run_runs() -> None:
 def test_money_ends_the_run_between_rounds() -> None:
     play = played(settings(max_iterations=9, budget=Budget(calls=10)), score=second_wins)
 
-    assert (play.now.status, play.now.completed) == ("budget", 2)
+    assert (play.status, play.now.completed) == ("budget", 2)
     assert play.now.reason == "budget.calls: 18 of 10 used"
 
 
@@ -651,11 +738,11 @@ def test_a_benchmark_that_fails_on_the_incumbent_blames_nobody_and_ends_the_run(
     noisy = Measurement(mode="noisy", screen_blocks=1)
     play = played(settings(max_iterations=9, circuit_breaker_threshold=9, measurement=noisy), answer=answer)
 
-    assert (play.now.status, play.now.completed) == ("circuit_breaker", 3)
+    assert (play.status, play.now.completed) == ("circuit_breaker", 3)
     assert "fails on the improvement branch itself" in (play.now.reason or "")
     assert all(one["failure_analysis"] is None for one in history(play)["losers"])
     play.start()
-    assert play.now.status == "running"
+    assert play.status == "running"
 
 
 def test_noisy_scores_reach_a_target_only_by_their_interval() -> None:
@@ -666,7 +753,7 @@ def test_noisy_scores_reach_a_target_only_by_their_interval() -> None:
         score=lambda arm, _: (12.0 if arm == "executor_2" else 10.0) + next(jitter) % 7 * 0.01,
     )
 
-    assert play.now.status == "target_reached"
+    assert play.status == "target_reached"
     assert play.now.best_interval is not None
     assert play.now.best_interval[0] is not None
     assert play.now.best_interval[0] >= 11.0
@@ -683,7 +770,7 @@ def test_another_init_keeps_the_count_and_takes_back_the_round() -> None:
     play.feed(created(settings(max_iterations=9), baseline_score=11.0))
 
     assert (play.now.iteration, play.now.completed, play.now.round) == (1, 1, None)
-    assert play.now.status == "user_stopped"
+    assert play.status == "user_stopped"
     play.start()
     assert play.now.iteration == 2
 
