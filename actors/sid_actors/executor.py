@@ -7,7 +7,7 @@ It never retries and never measures. A red guard is mended on top of the candida
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import trio
 
@@ -47,6 +47,7 @@ class Executor(RoleActor[RunPlan, Outcome]):
                 number=executor_number(message.executor),
                 guard_output=message.guard_output,
             )
+            turn = replace(turn, shown=await self.workbench.shown_paths(worktree))
             answer = await self.backend.answer(turn, activity)
             collected = await collect(self.workbench, self.track, message)
         except (SidError, OSError) as error:

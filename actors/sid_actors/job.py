@@ -27,6 +27,15 @@ class Enclosure(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """One path of a sandbox; `source` is the host's path that appears there, by default the same."""
+
+    path: str
+    writable: bool = False
+    source: str | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLimits:
     """What one job may use; None is no limit. MiB where the name ends in `_mb`.

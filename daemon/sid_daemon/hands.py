@@ -30,6 +30,7 @@ from sid_actors.supervisor import ChildSpec
 from sid_actors.workbench.benchmark import LocalBench
 from sid_actors.workbench.local import LocalWorkbench, seal_of
 from sid_actors.workbench.sandbox import Sandbox
+from sid_actors.workbench.shared import Shared
 from sid_actors.workbench.toolchain import find_toolchain
 from sid_daemon.conductor import Conductor
 from sid_daemon.core.state import RunState
@@ -101,7 +102,12 @@ class RunHands:
         self._git = GitMaster(info)
         self.track = RunTrack(self._state, store)
         self.workbench = LocalWorkbench(
-            info, run.root, run.topic, settings=self._settings, nursery=host.nursery
+            info,
+            run.root,
+            run.topic,
+            settings=self._settings,
+            nursery=host.nursery,
+            shared=Shared(info, run.root, lock=machine.lock, sandboxed=machine.sandbox_fault is None),
         )
         self._bench: LocalBench | None = None
         self._backend: Backend | None = None

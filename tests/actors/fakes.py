@@ -8,6 +8,7 @@ from typing import Any
 
 from sid_actors.activity import ActivityLog
 from sid_actors.backends.base import Answer, Turn
+from sid_actors.job import Mount
 from sid_actors.track import Attempt
 from sid_actors.workbench.base import Collected
 from sid_protocol.errors import GitError
@@ -72,6 +73,9 @@ class FakeWorkbench:
 
     async def sealed_paths(self, worktree: str) -> tuple[str, ...]:
         return (f"{worktree}/bench.py",)
+
+    async def shown_paths(self, worktree: str) -> tuple[Mount, ...]:
+        return (Mount(f"{worktree}/.venv", source="/shared/.venv"),)
 
     async def collect(
         self, iteration: int, executor: str, base: str, message: str, settings: Settings

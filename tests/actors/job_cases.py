@@ -10,9 +10,10 @@ from typing import Any
 import psutil
 import pytest
 
+from sid_actors.job import Mount
 from sid_actors.process import JobSpec
 from sid_actors.workbench import sandbox as sandbox_module
-from sid_actors.workbench.sandbox import Mount, Sandbox
+from sid_actors.workbench.sandbox import Sandbox
 from sid_actors.workbench.toolchain import Toolchain, find_toolchain
 
 BOXES = ["plain", "sandboxed"]

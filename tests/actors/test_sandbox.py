@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from sid_actors.job import Mount
 from sid_actors.process import JobResult, run_job
 from sid_actors.workbench import sandbox as sandbox_module
-from sid_actors.workbench.sandbox import Mount, Sandbox, probe_bwrap
+from sid_actors.workbench.sandbox import Sandbox, probe_bwrap
 from sid_actors.workbench.toolchain import find_toolchain
 from tests.actors.job_cases import make_sandbox, make_spec, need_sandbox
 from tests.conftest import MakeRepo

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from sid_actors.activity import ActivityLog
+from sid_actors.job import Mount
 from sid_actors.track import Track
 from sid_protocol.records import Cost, Plan
 
@@ -28,6 +29,7 @@ class Turn:
         schema: JSON Schema of the answer; None for an executor.
         cwd: Absolute path; an executor's worktree, for others a view of the improvement branch.
         sealed: Absolute paths in `cwd` that must stay read-only (executor).
+        shown: What the sandbox shows besides, such as shared paths (executor).
         deadline_s: The role's hard limit, for the agent's own information.
         track: What the agent may know of the run.
         plan: The plan at hand (architect, critic, executor).
@@ -44,6 +46,7 @@ class Turn:
     deadline_s: float
     track: Track
     sealed: tuple[str, ...] = ()
+    shown: tuple[Mount, ...] = ()
     plan: Plan | None = None
     number: int = 1
     guard_output: str = ""

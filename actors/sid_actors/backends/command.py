@@ -147,6 +147,7 @@ class CommandBackend:
             sealed=tuple(sealed),
             network=settings.agent_network,
             home=home,
+            mounts=turn.shown,
         )
 
 

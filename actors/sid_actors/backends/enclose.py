@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import trio
 
 from sid_actors.activity import ActivityLog
+from sid_actors.job import Mount
 from sid_actors.process import Enclosure, JobHandle, JobLimits, JobResult, JobSpec, OnOutput, run_job
 from sid_protocol.errors import WorldError
 from sid_protocol.settings import Settings
@@ -30,6 +31,7 @@ class Enclose(Protocol):
         sealed: tuple[str, ...],
         network: bool,
         home: str,
+        mounts: tuple[Mount, ...] = (),
     ) -> Enclosure:
         """Return a sandbox that shows and lets write what is named, and nothing else of the user's."""
         ...

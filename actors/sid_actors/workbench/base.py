@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from sid_actors.job import Mount
 from sid_protocol.records import Category
 from sid_protocol.settings import Settings
 
@@ -24,7 +25,7 @@ class Collected:
         net_lines: Insertions less deletions.
         paths: The changed paths.
         refusal: Why it cannot be measured: category and one line; None when it can.
-        findings: Warnings.
+        findings: What scope and detectors warn of or reject for, one line each.
     """
 
     commit: str | None
@@ -88,6 +89,9 @@ class Workbench(Protocol):
 
     async def sealed_paths(self, worktree: str) -> tuple[str, ...]:
         """Return the absolute sealed paths that exist in a worktree."""
+
+    async def shown_paths(self, worktree: str) -> tuple[Mount, ...]:
+        """Return what a sandbox must show in a worktree besides it: shared paths, the set-up's result."""
 
     async def collect(
         self, iteration: int, executor: str, base: str, message: str, settings: Settings

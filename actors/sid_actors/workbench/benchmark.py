@@ -9,7 +9,7 @@ lock file, first come first served within this daemon. Guards have a checkout of
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import secrets
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -24,9 +24,10 @@ from sid_actors.workbench.base import BenchRun, CommandRun
 from sid_actors.workbench.local import seal_of
 from sid_actors.workbench.machine import MachineLock
 from sid_actors.workbench.pool import PlainCheckout
-from sid_actors.workbench.sandbox import Mount, Sandbox
-from sid_actors.workbench.scoring import ScoreFault, check_format, parse_score
+from sid_actors.workbench.sandbox import Sandbox
+from sid_actors.workbench.scoring import Score, check_format, parse_score, within
 from sid_actors.workbench.seal import Seal
+from sid_actors.workbench.shared import Prepared, SetupFailed, Shared
 from sid_actors.workbench.toolchain import Toolchain, find_toolchain
 from sid_protocol.errors import BenchmarkError
 from sid_protocol.records import Category
@@ -34,6 +35,7 @@ from sid_protocol.settings import Settings
 
 GUARD_OUTPUT_CHARACTERS = 4000
 RAW_CHARACTERS = 16_000
+TOKEN_VARIABLE = "SID_SCORE_TOKEN"  # noqa: S105 -- a name
 _PASSED = ("HOME", "LANG", "USER", "TERM")
 _SIGKILL = 9
 
@@ -62,6 +64,7 @@ class LocalBench:
         self._lock = lock
         self._trusted = trusted
         self._sandboxed = sandboxed
+        self._shared = Shared(info, root, lock=lock, sandboxed=sandboxed)
         self._bench = PlainCheckout(info.common_dir, f"{root}/pool/bench")
         self._guard = PlainCheckout(info.common_dir, f"{root}/pool/guard")
         self._bench_turn = trio.Lock()
@@ -82,10 +85,13 @@ class LocalBench:
 
     async def check(self, tree: str, command: str, iteration: int, settings: Settings) -> CommandRun:
         """See `Bench.check`."""
+        prepared = await self._prepare(tree, settings)
+        if isinstance(prepared, SetupFailed):
+            return CommandRun(command=command, passed=False, output=prepared.message, timed_out=False)
         async with self._guard_turn:
             await self._fill(self._guard, tree, settings)
             limit_s = settings.deadlines.guard
-            job = await self._job(self._guard.folder, command, iteration, settings, limit_s)
+            job = await self._job(self._guard.folder, prepared, command, iteration, settings, limit_s)
             result = await _run(replace(job, merge_stderr=True))
         return CommandRun(
             command=command,
@@ -98,14 +104,21 @@ class LocalBench:
         check_format(settings.benchmark_format)
         if not command.strip():
             raise BenchmarkError("there is no benchmark command", hint="sictl init --benchmark CMD")
+        prepared = await self._prepare(tree, settings)
+        if isinstance(prepared, SetupFailed):
+            return _unprepared(prepared)
         async with self._bench_turn, self._lock.held():
             await self._fill(self._bench, tree, settings)
             limit_s = settings.deadlines.benchmark
-            job = await self._job(self._bench.folder, command, iteration, settings, limit_s)
+            job = await self._job(self._bench.folder, prepared, command, iteration, settings, limit_s)
+            # Fresh for each run: what was printed without it was not printed by this run's benchmark.
+            token = secrets.token_hex(16) if settings.score_token else None
+            if token:
+                job = replace(job, env={**job.env, TOKEN_VARIABLE: token})
             load1 = os.getloadavg()[0]
             started_at = datetime.now(UTC).isoformat(timespec="microseconds")
             result = await _run(job)
-        verdict = await trio.to_thread.run_sync(_judge, result, settings)
+        verdict = await trio.to_thread.run_sync(_judge, result, settings, token)
         return BenchRun(
             score=verdict.score,
             status=verdict.status,
@@ -120,6 +133,15 @@ class LocalBench:
             load1=load1,
         )
 
+    async def _prepare(self, tree: str, settings: Settings) -> Prepared | SetupFailed:
+        """Run the set-up; one that fails for other lock files than the trusted ones is the candidate's doing."""
+        try:
+            return await self._shared.prepare(tree, settings)
+        except SetupFailed as error:
+            if self._trusted is None or await self._shared.same_setup(tree, self._trusted):
+                raise
+            return error
+
     async def _fill(self, checkout: PlainCheckout, tree: str, settings: Settings) -> None:
         sealed = tree
         if self._trusted is not None and self._trusted != tree:
@@ -130,12 +152,18 @@ class LocalBench:
         await checkout.fill(sealed)
 
     async def _job(
-        self, folder: str, command: str, iteration: int, settings: Settings, limit_s: float
+        self,
+        folder: str,
+        prepared: Prepared,
+        command: str,
+        iteration: int,
+        settings: Settings,
+        limit_s: float,
     ) -> JobSpec:
         home = os.environ.get("HOME", "/")
         path = os.environ.get("PATH", "/usr/bin:/bin")
         enclosed = self._sandboxed and settings.sandbox != "off"
-        shared = _mounts(self._info.top, folder, (*settings.share_paths, *settings.benchmark_paths))
+        shown = await self._shared.show(folder, prepared, settings, benchmark=True)
         sandbox = None
         if enclosed:
             program = next(iter(command.split()), "")
@@ -148,10 +176,8 @@ class LocalBench:
                 sealed=(),
                 network=settings.benchmark_network,
                 home=home,
-                mounts=tuple(shared),
+                mounts=shown,
             )
-        else:
-            await trio.to_thread.run_sync(_link, shared)
         limits = settings.limits
         passed = {name: value for name in _PASSED if (value := os.environ.get(name)) is not None}
         return JobSpec(
@@ -197,7 +223,7 @@ class _Verdict:
     sub_scores: dict[str, float]
 
 
-def _judge(result: JobResult, settings: Settings) -> _Verdict:
+def _judge(result: JobResult, settings: Settings, token: str | None) -> _Verdict:
     if result.timed_out:
         why = f"the benchmark did not end within {settings.deadlines.benchmark:g} s"
         return _Verdict(None, "timeout", "timeout", why, {})
@@ -208,8 +234,11 @@ def _judge(result: JobResult, settings: Settings) -> _Verdict:
         result.stdout.text() if form.startswith("regex:") else "",
         result.stdout.last_line(),
         result.exit_code,
+        token,
     )
-    if not isinstance(found, ScoreFault):
+    if isinstance(found, Score):
+        found = within(found, settings.score_bounds)
+    if isinstance(found, Score):
         return _Verdict(found.value, "success", None, "", found.sub_scores)
     said = result.stderr.last_line() or result.stdout.last_line() or ""
     category = found.category
@@ -217,6 +246,23 @@ def _judge(result: JobResult, settings: Settings) -> _Verdict:
         category = "oom"
     why = f"{found.why}: {said[:300]}" if said and category != "benchmark_parse_error" else found.why
     return _Verdict(None, "error", category, why, {})
+
+
+def _unprepared(error: SetupFailed) -> BenchRun:
+    """Return the run of a candidate whose changed dependencies cannot be set up."""
+    return BenchRun(
+        score=None,
+        status="error",
+        category="logic_error",
+        why=error.message,
+        sub_scores={},
+        raw="",
+        exit_code=None,
+        started_at=datetime.now(UTC).isoformat(timespec="microseconds"),
+        wall_s=0.0,
+        cpu_s=0.0,
+        load1=os.getloadavg()[0],
+    )
 
 
 def _capped(result: JobResult) -> str:
@@ -235,25 +281,3 @@ def _with_trusted(common_dir: str, tree: str, trusted: str, seal: Seal) -> str:
     differing = changes(repo, tree_of(repo, trusted), own)
     wanted = {c.path: c.old for c in differing if seal.holds(c.path, exists=c.old is not None)}
     return with_changes(repo, own, wanted) if wanted else own
-
-
-def _mounts(top: str, folder: str, paths: Sequence[str]) -> list[Mount]:
-    """Return what `share_paths` and `benchmark_paths` show: relative ones at the same place in the checkout."""
-    found = []
-    for item in paths:
-        path = Path(item.removesuffix(":rw"))
-        source = os.path.normpath(Path(top, path))
-        shown = source if path.is_absolute() else os.path.normpath(Path(folder, path))
-        if not path.is_absolute() and not shown.startswith(f"{folder}/"):
-            raise BenchmarkError(f"shared path {item} leads out of the repository", hint="give it absolute")
-        found.append(Mount(shown, writable=item.endswith(":rw"), source=source))
-    return found
-
-
-def _link(shared: Sequence[Mount]) -> None:
-    """Without a sandbox, show shared paths of the repository by symbolic links."""
-    for mount in shared:
-        if mount.source and mount.source != mount.path and Path(mount.source).exists():
-            Path(mount.path).parent.mkdir(parents=True, exist_ok=True)
-            if not os.path.lexists(mount.path):
-                Path(mount.path).symlink_to(mount.source)

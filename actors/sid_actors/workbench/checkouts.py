@@ -41,6 +41,7 @@ class Worktree:
         manifest: What the checkout wrote.
         git_file: The content of its `.git` file.
         admin_dir: Its folder in the git directory.
+        shown: Relative paths in it that are no part of it: what is shared, or room for that.
     """
 
     path: str
@@ -49,6 +50,7 @@ class Worktree:
     manifest: disk.Manifest
     git_file: bytes
     admin_dir: str
+    shown: frozenset[str] = frozenset()
 
 
 class Checkouts:

@@ -157,6 +157,7 @@ def _look(common_dir: str, worktree: Worktree, seal: Seal, untracked: Sequence[s
     repo = open_repository(common_dir)
     tracked = dict(files(repo, tree_of(repo, worktree.start)))
     modules = {path for path, entry in tracked.items() if entry.mode == GITLINK}
+    untracked = [path for path in untracked if not _is_shown(path, worktree.shown)]
     nested = [path.rstrip("/") for path in untracked if path.endswith("/")]
     added = [path for path in untracked if path not in tracked and not path.endswith("/")]
     present: dict[str, int] = {}
@@ -174,11 +175,16 @@ def _look(common_dir: str, worktree: Worktree, seal: Seal, untracked: Sequence[s
         path
         for folder in seal.folders
         for path in disk.walk_all(root, folder, _IGNORED_FOLDERS)
-        if path not in tracked and not path.endswith(".pyc")
+        if path not in tracked and not path.endswith(".pyc") and not _is_shown(path, worktree.shown)
     ]
     return _Found(
         present, tuple(gone), tuple(extras), tuple(path for path in nested if path not in modules), total
     )
+
+
+def _is_shown(path: str, shown: frozenset[str]) -> bool:
+    """Say whether a path is, or lies in, what was only put there to be seen."""
+    return bool(shown) and any(path.rstrip("/") == s or path.startswith(f"{s}/") for s in shown)
 
 
 async def _attributes(plain: _Git, paths: Sequence[str]) -> dict[str, dict[str, str]]:

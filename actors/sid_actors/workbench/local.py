@@ -10,12 +10,14 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import lru_cache
 
 import pygit2
 import trio
 
 from sid_actors.gitcli import git
+from sid_actors.job import Mount
 from sid_actors.repository import RepoInfo
 from sid_actors.trees import Change, changes, files, open_repository, tree_of, with_changes
 from sid_actors.workbench.base import Collected
@@ -30,6 +32,7 @@ from sid_actors.workbench.seal import (
     has_control_characters,
     make_seal,
 )
+from sid_actors.workbench.shared import Shared
 from sid_protocol.errors import GitError
 from sid_protocol.ids import worktree_name
 from sid_protocol.records import Category
@@ -49,6 +52,7 @@ class LocalWorkbench:
         settings: Returns the settings of the current round.
         nursery: Where deleted worktrees are emptied in the background; it must outlive `close`.
         known: Names of worktrees that the run's records say it made.
+        shared: What worktrees get besides tracked files; None is nothing.
     """
 
     def __init__(
@@ -60,6 +64,7 @@ class LocalWorkbench:
         settings: Callable[[], Settings],
         nursery: trio.Nursery,
         known: Iterable[str] = (),
+        shared: Shared | None = None,
     ) -> None:
         self.checkouts = Checkouts(info, root, topic, known, nursery)
         self._info = info
@@ -70,12 +75,23 @@ class LocalWorkbench:
         self._viewed: str | None = None
         self._open: dict[str, Worktree] = {}
         self._sealed: dict[str, tuple[str, ...]] = {}
+        self._shared = shared
+        self._shown: dict[str, tuple[Mount, ...]] = {}
         self._config: ConversionConfig | None = None  # as it is when the run starts
 
     async def open_worktree(self, iteration: int, executor: str, base: str, start: str | None = None) -> str:
         """See `Workbench.open_worktree`."""
         made = await self.checkouts.open(iteration, executor, start or base)
         seal = await seal_of(self._info.common_dir, base, self._settings())
+        if self._shared is not None:
+            settings = self._settings()
+            prepared = await self._shared.prepare(base, settings)
+            shown = await self._shared.show(made.path, prepared, settings, benchmark=False)
+            self._shown[made.path] = shown
+            inside = [
+                m.path.removeprefix(f"{made.path}/") for m in shown if m.path.startswith(f"{made.path}/")
+            ]
+            made = replace(made, shown=frozenset(inside))
         self._open[worktree_name(self._topic, iteration, executor)] = made
         self._sealed[made.path] = seal.shown
         return made.path
@@ -84,6 +100,10 @@ class LocalWorkbench:
         """See `Workbench.sealed_paths`."""
         wanted = [f"{worktree}/{path.rstrip('/')}" for path in self._sealed.get(worktree, ())]
         return tuple([path for path in wanted if await trio.Path(path).exists()])
+
+    async def shown_paths(self, worktree: str) -> tuple[Mount, ...]:
+        """See `Workbench.shown_paths`."""
+        return self._shown.get(worktree, ())
 
     async def collect(
         self, iteration: int, executor: str, base: str, message: str, settings: Settings

@@ -67,6 +67,19 @@ def find_toolchain(path: str, *, home: str, programs: Iterable[str] = ()) -> Too
     return Toolchain(":".join(order), _outermost(shown))
 
 
+def venv_prefix(folder: str, home: str) -> list[str]:
+    """Return what must be visible for a virtual environment's interpreter to start, besides the folder itself."""
+    try:
+        lines = Path(folder, "pyvenv.cfg").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:  # it is none
+        return []
+    values = (line.partition("=")[2].strip() for line in lines if line.partition("=")[0].strip() == "home")
+    found = next(values, "")
+    if not found or _in_system(found):
+        return []
+    return _parts(str(Path(found).resolve().parent), home)
+
+
 def _ask(program: str, question: tuple[str, ...]) -> list[str]:
     """Return what an interpreter says of itself: its executable and its prefixes; an empty word if nothing."""
     try:

@@ -17,6 +17,7 @@ from sid_actors.workbench.base import Bench, Collected, Workbench
 from sid_actors.workbench.benchmark import LocalBench
 from sid_actors.workbench.local import LocalWorkbench
 from sid_actors.workbench.machine import MachineLock, lock_path
+from sid_actors.workbench.shared import Shared
 from sid_protocol.settings import Settings, parse_settings
 from tests.repos import Repo
 
@@ -72,11 +73,12 @@ def open_bay() -> OpenBay:
         master = GitMaster(info)
         await master.exclude_ours()
         root = f"{info.top}/.sid/topics/{topic}"
+        lock = MachineLock(lock_path({}, f"{root}/lock"))
+        shared = Shared(info, root, lock=lock, sandboxed=sandboxed)
         async with trio.open_nursery() as nursery:
             workbench = LocalWorkbench(
-                info, root, topic, settings=lambda: settings, nursery=nursery, known=known
+                info, root, topic, settings=lambda: settings, nursery=nursery, known=known, shared=shared
             )
-            lock = MachineLock(lock_path({}, f"{root}/lock"))
             base = await master.ensure_branch("goal", info.head_branch or "main")
             bench = LocalBench(info, root, lock=lock, trusted=base, sandboxed=sandboxed)
             yield Bay(

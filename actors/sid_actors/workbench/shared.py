@@ -1,0 +1,384 @@
+"""What a checkout has besides its tracked files: the result of `setup_command`, and the paths that the user shares.
+
+`LocalBench` and `LocalWorkbench` ask it for every checkout they fill; the set-up gate asks `check_paths` before. The
+set-up runs once for each digest of its command and the lock files of the tree, in a clean checkout; what it
+created stays in `<root>/setup/<digest>/` and is shown read-only. Tracked files of that checkout are removed, so that
+nothing can run old code by mistake. In a sandbox every checkout also stands at the one path where the set-up ran,
+since virtual environments and editable installations hold absolute paths.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import json
+import os
+import weakref
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import trio
+
+from sid_actors.job import Mount
+from sid_actors.process import JobLimits, JobResult, JobSpec, JobStartError, run_job
+from sid_actors.repository import RepoInfo
+from sid_actors.trees import GITLINK, files, open_repository, tree_of
+from sid_actors.workbench import disk, pool
+from sid_actors.workbench.machine import MachineLock
+from sid_actors.workbench.sandbox import Sandbox
+from sid_actors.workbench.toolchain import find_toolchain, venv_prefix
+from sid_protocol.errors import REFUSED, BenchmarkError, SettingsInvalid
+from sid_protocol.settings import Settings
+
+LOCK_FILES = (
+    *(
+        "uv.lock",
+        "poetry.lock",
+        "pdm.lock",
+        "Pipfile.lock",
+        "pylock.toml",
+        "pyproject.toml",
+        "setup.py",
+        "setup.cfg",
+    ),
+    *("requirements*.txt", "constraints*.txt", "environment.yml", "package.json", "package-lock.json"),
+    *(
+        "npm-shrinkwrap.json",
+        "pnpm-lock.yaml",
+        "yarn.lock",
+        "bun.lock",
+        "Cargo.toml",
+        "Cargo.lock",
+        "go.mod",
+        "go.sum",
+    ),
+    *("Gemfile", "Gemfile.lock", "composer.lock", "mix.lock", "flake.lock"),
+)
+"""File names, in any folder, whose content decides whether the set-up must run again."""
+
+KEPT = 8
+"""Results of the set-up that are kept, the last used ones."""
+
+_OUTPUT_CHARACTERS = 2000
+_locks: weakref.WeakValueDictionary[str, trio.Lock] = weakref.WeakValueDictionary()
+
+
+class SetupFailed(BenchmarkError):
+    """`setup_command` failed; the message holds its own last words."""
+
+    rpc_code = REFUSED
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a set-up created: paths relative to the checkout, kept in `store`."""
+
+    store: str
+    results: tuple[str, ...]
+
+    def mounts(self, folder: str) -> list[Mount]:
+        """Return them as what is shown in a checkout."""
+        return [Mount(f"{folder}/{path}", source=f"{self.store}/{path}") for path in self.results]
+
+
+class Shared:
+    """What the checkouts of one track are given.
+
+    Args:
+        info: The repository.
+        root: The track's root; results of the set-up lie in it.
+        lock: The machine's lock: a set-up would disturb a benchmark.
+        sandboxed: Whether bubblewrap works here; `settings.sandbox` can still turn it off.
+    """
+
+    def __init__(self, info: RepoInfo, root: str, *, lock: MachineLock, sandboxed: bool) -> None:
+        self._info = info
+        self._root = root
+        self._lock = lock
+        self._sandboxed = sandboxed
+
+    async def prepare(self, tree: str, settings: Settings) -> Prepared:
+        """Run the set-up for a commit or a tree, unless its result is there; never call it holding the lock.
+
+        Raises:
+            SetupFailed: `setup_command` failed.
+            GitError: the checkout for the set-up failed.
+        """
+        if not settings.setup_command:
+            return Prepared("", ())
+        contained = self._contained(settings)
+        words = (settings.setup_command, "sandbox" if contained else "plain", self._path_of_setup)
+        digest = await trio.to_thread.run_sync(_digest, self._info.common_dir, tree, words)
+        store = f"{self._root}/setup/{digest}"
+        async with _locks.setdefault(store, trio.Lock()):
+            results = await trio.to_thread.run_sync(_results_of, store)
+            if results is None:
+                async with self._lock.held():
+                    results = await self._set_up(store, tree, settings.setup_command, settings)
+                for old in await trio.to_thread.run_sync(_oldest, f"{self._root}/setup"):
+                    await pool.delete(old)
+        return Prepared(store, tuple(results))
+
+    async def show(
+        self, folder: str, prepared: Prepared, settings: Settings, *, benchmark: bool
+    ) -> tuple[Mount, ...]:
+        """Make room in a checkout for what is shown there; without a sandbox, link it.
+
+        Args:
+            folder: The checkout, just filled.
+            prepared: The result of the set-up for what it holds.
+            settings: Of the current round.
+            benchmark: Whether `benchmark_paths` are shown, too.
+
+        Returns:
+            What a sandbox must show.
+
+        Raises:
+            BenchmarkError: a shared path leads out of the checkout.
+        """
+        paths = [*settings.share_paths, *(settings.benchmark_paths if benchmark else ())]
+        shown = [*prepared.mounts(folder), *user_mounts(self._info.top, folder, paths)]
+        if not self._contained(settings):
+            await trio.to_thread.run_sync(_link, folder, shown)
+            return tuple(shown)
+        at = self._path_of_setup
+        if prepared.store and folder != at:
+            shown += [Mount(at, source=folder), *prepared.mounts(at)]
+        homes = await trio.to_thread.run_sync(_interpreters, shown)
+        await trio.to_thread.run_sync(_make_room, folder, shown)
+        return (*shown, *(Mount(path) for path in homes))
+
+    async def same_setup(self, one: str, other: str) -> bool:
+        """Say whether two commits or trees have the same lock files, and so the same set-up."""
+        digests = [
+            await trio.to_thread.run_sync(_digest, self._info.common_dir, tree, ()) for tree in (one, other)
+        ]
+        return digests[0] == digests[1]
+
+    @property
+    def _path_of_setup(self) -> str:
+        return f"{self._root}/pool/bench"
+
+    def _contained(self, settings: Settings) -> bool:
+        return self._sandboxed and settings.sandbox != "off"
+
+    async def _set_up(self, store: str, tree: str, command: str, settings: Settings) -> list[str]:
+        checkout = pool.PlainCheckout(self._info.common_dir, store)
+        try:
+            await checkout.fill(tree)
+            job = await self._job(store, command, settings)
+            result = await _run(job)
+            if result.exit_code != 0 or result.timed_out:
+                raise _failure(command, result, settings.deadlines.setup)
+            return await trio.to_thread.run_sync(_keep_results, self._info.common_dir, store, tree)
+        except BaseException:
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(disk.remove, store)
+            raise
+        finally:
+            await trio.to_thread.run_sync(disk.remove, f"{store}.index")
+
+    async def _job(self, store: str, command: str, settings: Settings) -> JobSpec:
+        home, path = os.environ.get("HOME", "/"), os.environ.get("PATH", os.defpath)
+        folder, sandbox = store, None
+        if self._contained(settings):
+            tools = await trio.to_thread.run_sync(lambda: find_toolchain(path, home=home))
+            path, folder = tools.path, self._path_of_setup
+            sandbox = Sandbox(
+                workdir=folder,
+                writable=(),
+                readable=tools.readable,
+                sealed=(),
+                network=settings.setup_network,
+                home=home,
+                mounts=(Mount(folder, writable=True, source=store),),
+            )
+        limits = settings.limits
+        kept = {name: value for name in ("LANG", "USER", "TERM") if (value := os.environ.get(name))}
+        return JobSpec(
+            argv=("/bin/sh", "-c", command),
+            cwd=folder,
+            env={**kept, "HOME": home, "PATH": path, "GIT_CEILING_DIRECTORIES": str(Path(folder).parent)},
+            deadline_s=settings.deadlines.setup,
+            merge_stderr=True,
+            limits=JobLimits(
+                memory_mb=limits.memory_mb,
+                processes=limits.processes,
+                open_files=limits.open_files,
+                file_mb=limits.file_mb,
+                output_mb=1,
+            ),
+            sandbox=sandbox,
+        )
+
+
+def user_mounts(top: str, folder: str, paths: Sequence[str]) -> list[Mount]:
+    """Return what `share_paths` and `benchmark_paths` show: relative ones at the same place in a checkout.
+
+    Raises:
+        BenchmarkError: a relative path leads out of the repository.
+    """
+    found = []
+    for item in paths:
+        path = Path(item.removesuffix(":rw"))
+        source = os.path.normpath(Path(top, path))
+        shown = source if path.is_absolute() else os.path.normpath(Path(folder, path))
+        if not path.is_absolute() and not shown.startswith(f"{folder}/"):
+            raise BenchmarkError(f"shared path {item} leads out of the repository", hint="give it absolute")
+        found.append(Mount(shown, writable=item.endswith(":rw"), source=source))
+    return found
+
+
+def check_paths(settings: Settings, top: str, tracked: Iterable[str], home: str) -> None:
+    """Refuse paths that cannot be shown, or that would show another code than the measured one; blocks shortly.
+
+    Args:
+        settings: The run's settings.
+        top: The repository's top.
+        tracked: The tracked files of the target branch.
+        home: HOME.
+
+    Raises:
+        SettingsInvalid: naming the key and the path.
+    """
+    known = set(tracked)
+    folders = {str(parent) for path in known for parent in Path(path).parents}
+    for key in ("share_paths", "benchmark_paths", "agent_paths"):
+        for item in getattr(settings, key):
+            name = item.removesuffix(":rw").removesuffix(":ro")
+            if name.startswith("~/") and key == "agent_paths":
+                name = f"{home}/{name[2:]}"
+            full = os.path.normpath(Path(top, name))
+            relative = os.path.relpath(full, top)
+            if not Path(name).is_absolute() and (relative == ".." or relative.startswith("../")):
+                raise SettingsInvalid(key, f"{item} leads out of the repository", hint="give it absolute")
+            if not os.path.lexists(full):
+                raise SettingsInvalid(key, f"{item} does not exist", hint="make it first, or take it out")
+            if key != "agent_paths" and (relative in known or relative in folders):
+                raise SettingsInvalid(
+                    key,
+                    f"{item} holds tracked files, which every checkout has of its own",
+                    hint="take it out",
+                )
+            if item.endswith(":rw") and any(Path(kept).is_relative_to(full) for kept in (home, top)):
+                raise SettingsInvalid(
+                    key, f"{item} would let a job write everywhere", hint="name a folder in it"
+                )
+
+
+def _digest(common_dir: str, tree: str, words: Iterable[str]) -> str:
+    repo = open_repository(common_dir)
+    found = [
+        (path, entry.id)
+        for path, entry in files(repo, tree_of(repo, tree))
+        if any(fnmatch.fnmatchcase(path.rpartition("/")[2], pattern) for pattern in LOCK_FILES)
+    ]
+    text = json.dumps([*words, sorted(found)])
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+def _results_of(store: str) -> list[str] | None:
+    """Return what a finished set-up created; None where there is none, whose remains are removed."""
+    listed = Path(f"{store}.json")
+    if listed.is_file():
+        results: list[str] = json.loads(listed.read_text())
+        if all(os.path.lexists(f"{store}/{path}") for path in results):
+            os.utime(listed)
+            return results
+    listed.unlink(missing_ok=True)
+    disk.remove(store)
+    return None
+
+
+def _keep_results(common_dir: str, store: str, tree: str) -> list[str]:
+    """Remove the tracked files, and write down what else there is: that makes the set-up a finished one."""
+    repo = open_repository(common_dir)
+    tracked = {path for path, entry in files(repo, tree_of(repo, tree)) if entry.mode != GITLINK}
+    folders = {str(parent) for path in tracked for parent in Path(path).parents}
+    results = sorted(_created(store, "", tracked, folders))
+    for path in tracked:
+        if "/" not in path or disk.all_folders(store, path.rpartition("/")[0]):
+            disk.remove(f"{store}/{path}")
+    for folder in sorted(folders - {"."}, key=len, reverse=True):
+        full = Path(store, folder)
+        if full.is_dir() and not full.is_symlink() and not any(full.iterdir()):
+            full.rmdir()
+    beside = Path(f"{store}.json.new")
+    beside.write_text(json.dumps(results))
+    beside.replace(f"{store}.json")
+    return results
+
+
+def _created(store: str, folder: str, tracked: set[str], folders: set[str]) -> Iterable[str]:
+    with os.scandir(f"{store}/{folder}") as entries:
+        found = list(entries)
+    for entry in found:
+        path = f"{folder}/{entry.name}" if folder else entry.name
+        if path in folders and entry.is_dir(follow_symlinks=False):
+            yield from _created(store, path, tracked, folders)
+        elif path not in tracked and path not in folders:
+            yield path
+
+
+def _oldest(folder: str) -> list[str]:
+    """Return what is to be deleted of the results, its list first gone."""
+    listed = sorted(Path(folder).glob("*.json"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in listed[KEPT:]:
+        path.unlink()
+    return [str(path.with_suffix("")) for path in listed[KEPT:]]
+
+
+def _interpreters(shown: Iterable[Mount]) -> list[str]:
+    home = os.environ.get("HOME", "/")
+    return [path for mount in shown for path in venv_prefix(mount.source or mount.path, home)]
+
+
+def _make_room(folder: str, shown: Iterable[Mount]) -> None:
+    """Make the mount points in a checkout: where it is read-only in a sandbox, nobody else can."""
+    for mount in shown:
+        if mount.path.startswith(f"{folder}/") and mount.source and Path(mount.source).exists():
+            point = _point(folder, mount.path)
+            if Path(mount.source).is_dir():
+                point.mkdir(parents=True, exist_ok=True)
+            elif not os.path.lexists(point):
+                point.parent.mkdir(parents=True, exist_ok=True)
+                point.touch()
+
+
+def _link(folder: str, shown: Iterable[Mount]) -> None:
+    """Without a sandbox, show paths by symbolic links."""
+    for mount in shown:
+        if mount.source and mount.source != mount.path and Path(mount.source).exists():
+            point = _point(folder, mount.path)
+            point.parent.mkdir(parents=True, exist_ok=True)
+            if not os.path.lexists(point):
+                point.symlink_to(mount.source)
+
+
+def _point(folder: str, path: str) -> Path:
+    """Return where something is shown; a link on the way, which a candidate may have committed, goes."""
+    at = Path(folder)
+    for part in Path(path).relative_to(folder).parts:
+        at /= part
+        if at.is_symlink():
+            at.unlink()
+    return at
+
+
+def _failure(command: str, result: JobResult, limit_s: float) -> SetupFailed:
+    said = result.stdout.text().strip()[-_OUTPUT_CHARACTERS:]
+    last = " | ".join(said.splitlines()[-5:])
+    if result.timed_out:
+        why = f"did not end within {limit_s:g} s"
+    else:
+        why = f"failed with exit status {result.exit_code}"
+    words = f": {last}" if last else ""
+    return SetupFailed(f"setup_command {why}{words}", hint=f"make it work in a fresh clone first: {command}")
+
+
+async def _run(job: JobSpec) -> JobResult:
+    try:
+        return await run_job(job)
+    except JobStartError as error:
+        raise SetupFailed(f"setup_command could not be started: {error.message}", hint=error.hint) from error
