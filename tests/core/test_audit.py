@@ -150,7 +150,8 @@ def test_a_stop_does_not_wait_for_an_audit_and_the_next_start_goes_on_with_it():
 
     play.feed(StopRequested())
     play.feed(RunStopped())
-    assert play.state and play.state.status == "user_stopped"
+    assert play.state
+    assert play.state.status == "user_stopped"
     play.start()
     play.run()
 

@@ -151,9 +151,14 @@ def _mode(state: RunState) -> str:
 
 
 def _audit(found: Audited, at: str, after: RunState) -> TrackEvent:
-    return TrackEvent(
-        timestamp=at, event_type="audit", iteration=after.iteration, details=audit_fields(found)
-    )
+    changed = {
+        "field": "head",
+        "old_value": found.baseline_sha,
+        "new_value": found.head_sha,
+        "source": "audit",
+    }
+    details = {**changed, **audit_fields(found)}
+    return TrackEvent(timestamp=at, event_type="audit", iteration=after.iteration, details=details)
 
 
 def _round(
