@@ -38,8 +38,11 @@ VERBS = {
     "config": "config",
     "apply": "apply",
     "export": "export",
+    "calibrate": "calibrate",
+    "verify": "verify",
     "completion": "completion",
     "help": "help",
+    "doctor": "doctor",
     "service": "service",
     "daemon": "daemon",
 }
@@ -48,9 +51,9 @@ VERBS = {
 GROUPS = (
     ("See it work", ("demo",)),
     ("Set up and run", ("init", "start", "stop", "pause", "resume")),
-    ("Look", ("status", "attach", "history", "show", "diff", "plot")),
-    ("Steer and take", ("idea", "config", "apply", "export")),
-    ("The rest", ("service", "daemon", "completion", "help")),
+    ("Look", ("status", "attach", "history", "show", "diff", "plot", "verify")),
+    ("Steer and take", ("idea", "config", "calibrate", "apply", "export")),
+    ("The rest", ("doctor", "service", "daemon", "completion", "help")),
 )
 
 

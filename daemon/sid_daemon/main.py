@@ -32,7 +32,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--ready-fd", type=int, metavar="FD", help=argparse.SUPPRESS)
     parser.add_argument(
-        "--demo-repo", metavar="DIR", help="write the demonstration repository into DIR, print what to set it up with, and leave"
+        "--demo-repo",
+        metavar="DIR",
+        help="write the demonstration repository into DIR, print what to set it up with, and leave",
+    )
+    parser.add_argument(
+        "--doctor", action="store_true", help="check what this machine offers, print it as JSON, and leave"
     )
     return parser
 
@@ -50,6 +55,11 @@ def main(argv: list[str] | None = None) -> int:
 
             write_demo_repo(Path(options.demo_repo))
             sys.stdout.write(json.dumps(PARAMS) + "\n")
+            return 0
+        if options.doctor:
+            from sid_daemon.doctor import examine
+
+            sys.stdout.write(json.dumps(examine()) + "\n")
             return 0
         from sid_daemon.app import run_daemon
 
