@@ -25,6 +25,7 @@ from sid_actors.workbench.sandbox import probe_bwrap
 from sid_actors.workbench.scoring import check_format
 from sid_actors.workbench.seal import editable
 from sid_actors.workbench.shared import check_paths
+from sid_actors.workbench.submodules import check_submodules
 from sid_protocol.errors import GitError, Refused, SettingsInvalid
 from sid_protocol.locations import track_root
 from sid_protocol.settings import Settings
@@ -134,7 +135,9 @@ class LocalSite:
             )
         if settings.agent_command or settings.agent_backend != "command":
             await trio.to_thread.run_sync(check_agent_command, settings, self.info.top)
-        tracked = await tracked_files(self.info.common_dir, await self.target_commit(settings.target_branch))
+        commit = await self.target_commit(settings.target_branch)
+        await check_submodules(self.info.common_dir, commit)
+        tracked = await tracked_files(self.info.common_dir, commit)
         home = os.environ.get("HOME", "/")
         await trio.to_thread.run_sync(check_paths, settings, self.info.top, tracked, home)
         await self._machine.known()

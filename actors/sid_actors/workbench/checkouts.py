@@ -24,6 +24,7 @@ from sid_actors.gitcli import git
 from sid_actors.repository import RepoInfo, metadata_lock
 from sid_actors.trees import GITLINK, files, open_repository, tree_of
 from sid_actors.workbench import disk, pool
+from sid_actors.workbench.submodules import fill_submodules
 from sid_protocol.errors import GitError
 from sid_protocol.ids import experiment_branch, worktree_name
 
@@ -95,6 +96,7 @@ class Checkouts:
         async with metadata_lock(self._info.common_dir):
             await git("-c", "worktree.useRelativePaths=false", *add, cwd=self._info.top)
         await git("read-tree", "--reset", "-u", start, cwd=path)
+        await fill_submodules(self._info.common_dir, path, start)
         return await trio.to_thread.run_sync(self._record, path, branch, start)
 
     async def check_free(self, iteration: int, executors: Iterable[str]) -> None:

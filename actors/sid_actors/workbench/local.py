@@ -33,6 +33,7 @@ from sid_actors.workbench.seal import (
     make_seal,
 )
 from sid_actors.workbench.shared import Shared
+from sid_actors.workbench.submodules import submodule_paths
 from sid_protocol.errors import GitError
 from sid_protocol.ids import worktree_name
 from sid_protocol.records import Category
@@ -83,6 +84,8 @@ class LocalWorkbench:
         """See `Workbench.open_worktree`."""
         made = await self.checkouts.open(iteration, executor, start or base)
         seal = await seal_of(self._info.common_dir, base, self._settings())
+        modules = await submodule_paths(self._info.common_dir, start or base)
+        made = replace(made, shown=frozenset(modules))
         if self._shared is not None:
             settings = self._settings()
             prepared = await self._shared.prepare(base, settings)
@@ -91,9 +94,9 @@ class LocalWorkbench:
             inside = [
                 m.path.removeprefix(f"{made.path}/") for m in shown if m.path.startswith(f"{made.path}/")
             ]
-            made = replace(made, shown=frozenset(inside))
+            made = replace(made, shown=made.shown | frozenset(inside))
         self._open[worktree_name(self._topic, iteration, executor)] = made
-        self._sealed[made.path] = seal.shown
+        self._sealed[made.path] = (*seal.shown, *modules)
         return made.path
 
     async def sealed_paths(self, worktree: str) -> tuple[str, ...]:

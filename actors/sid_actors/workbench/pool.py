@@ -16,6 +16,7 @@ from sid_actors.gitcli import git
 from sid_actors.process import JobLimits, JobSpec, run_job
 from sid_actors.trees import GITLINK, files, open_repository, tree_of
 from sid_actors.workbench import disk
+from sid_actors.workbench.submodules import fill_submodules
 
 _DELETE_LIMIT_S = 600.0
 
@@ -54,6 +55,7 @@ class PlainCheckout:
             cwd=self.folder,
             env={"GIT_INDEX_FILE": self._index},
         )
+        await fill_submodules(self._common_dir, self.folder, tree)
         self._manifest = await trio.to_thread.run_sync(self._record, tree)
         self.tree = tree
         return tree

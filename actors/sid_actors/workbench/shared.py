@@ -9,6 +9,7 @@ since virtual environments and editable installations hold absolute paths.
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import hashlib
 import json
@@ -23,7 +24,7 @@ import trio
 from sid_actors.job import Mount
 from sid_actors.process import JobLimits, JobResult, JobSpec, JobStartError, run_job
 from sid_actors.repository import RepoInfo
-from sid_actors.trees import GITLINK, files, open_repository, tree_of
+from sid_actors.trees import files, open_repository, tree_of
 from sid_actors.workbench import disk, pool
 from sid_actors.workbench.machine import MachineLock
 from sid_actors.workbench.sandbox import Sandbox
@@ -174,10 +175,8 @@ class Shared:
             return await trio.to_thread.run_sync(_keep_results, self._info.common_dir, store, tree)
         except BaseException:
             with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(disk.remove, store)
+                await trio.to_thread.run_sync(_drop, store)
             raise
-        finally:
-            await trio.to_thread.run_sync(disk.remove, f"{store}.index")
 
     async def _job(self, store: str, command: str, settings: Settings) -> JobSpec:
         home, path = os.environ.get("HOME", "/"), os.environ.get("PATH", os.defpath)
@@ -294,7 +293,7 @@ def _results_of(store: str) -> list[str] | None:
 def _keep_results(common_dir: str, store: str, tree: str) -> list[str]:
     """Remove the tracked files, and write down what else there is: that makes the set-up a finished one."""
     repo = open_repository(common_dir)
-    tracked = {path for path, entry in files(repo, tree_of(repo, tree)) if entry.mode != GITLINK}
+    tracked = {path for path, _ in files(repo, tree_of(repo, tree))}
     folders = {str(parent) for path in tracked for parent in Path(path).parents}
     results = sorted(_created(store, "", tracked, folders))
     for path in tracked:
@@ -304,10 +303,19 @@ def _keep_results(common_dir: str, store: str, tree: str) -> list[str]:
         full = Path(store, folder)
         if full.is_dir() and not full.is_symlink() and not any(full.iterdir()):
             full.rmdir()
+    disk.remove(f"{store}.index")
     beside = Path(f"{store}.json.new")
     beside.write_text(json.dumps(results))
     beside.replace(f"{store}.json")
     return results
+
+
+def _drop(store: str) -> None:
+    """Remove what a failed set-up left, and the folder of all of them if it was the first."""
+    disk.remove(store)
+    disk.remove(f"{store}.index")
+    with contextlib.suppress(OSError):  # not empty: others succeeded
+        Path(store).parent.rmdir()
 
 
 def _created(store: str, folder: str, tracked: set[str], folders: set[str]) -> Iterable[str]:
