@@ -28,7 +28,7 @@ from sid_protocol.commands import (
     agent_of,
     role_of,
 )
-from sid_protocol.errors import BackendError, SidError
+from sid_protocol.errors import BackendError, BudgetSpent, SidError
 from sid_protocol.events import AgentFailed, WorkFailed
 from sid_protocol.ids import planner_number
 from sid_protocol.records import Cost, Plan, Record, agent_schema
@@ -98,7 +98,13 @@ def failed(
     """
     if isinstance(error, BackendError):
         spent = trio.current_time() - started
-        return AgentFailed(cause=command.id, why=str(error), cost=activity.cost, duration_s=spent)
+        return AgentFailed(
+            cause=command.id,
+            why=str(error),
+            cost=activity.cost,
+            duration_s=spent,
+            budget=error.key if isinstance(error, BudgetSpent) else None,
+        )
     hint = error.hint if isinstance(error, SidError) else ""
     return WorkFailed(
         cause=command.id, why=error.message if isinstance(error, SidError) else str(error), hint=hint

@@ -148,6 +148,21 @@ class BackendError(WorldError):
     retryable = True
 
 
+class BudgetSpent(BackendError):
+    """A model was not called, since a limit of the budget would be passed.
+
+    Args:
+        key: The limit under `budget`, such as `usd`.
+        why: What is spent, in a few words.
+    """
+
+    retryable = False
+
+    def __init__(self, key: str, why: str) -> None:
+        super().__init__(why, hint=f"raise it with 'sictl config set budget.{key} AMOUNT'")
+        self.key = key
+
+
 class GitError(WorldError):
     """A git operation failed."""
 

@@ -180,6 +180,8 @@ class AgentFailed(Event):
     why: str
     cost: Cost = Cost()
     duration_s: float = 0.0
+    budget: str | None = None
+    """The limit under `budget` that hindered it: asking again is no use."""
 
 
 class WorkFailed(Event):

@@ -204,11 +204,25 @@ class ForceKill(Record):
 
 
 class Cost(Record):
-    """Tokens and money of one turn or the sum of several; None is unknown, never zero."""
+    """Tokens and money of one turn or the sum of several; None is unknown, never zero.
+
+    `cached_tokens` are those of `input_tokens` that came out of a cache; `calls` are calls of a model.
+    """
 
     input_tokens: int | None = None
     output_tokens: int | None = None
     usd: float | None = None
+    cached_tokens: int | None = None
+    calls: int | None = None
+
+    def __add__(self, other: Cost) -> Cost:
+        """Add two costs; unknown stays unknown only where both are."""
+
+        def both(one: float | None, two: float | None) -> float | None:
+            return one if two is None else two if one is None else one + two
+
+        names = Cost.model_fields
+        return Cost.model_validate({name: both(getattr(self, name), getattr(other, name)) for name in names})
 
 
 class Durations(Record):

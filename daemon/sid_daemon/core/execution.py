@@ -79,17 +79,6 @@ def _run(turn: Turn, execution: Execution, attempt: int) -> None:
     )
 
 
-def add_cost(old: Cost, new: Cost) -> Cost:
-    """Add two costs; unknown stays unknown only where both are."""
-
-    def both(one: float | None, two: float | None) -> float | None:
-        return one if two is None else two if one is None else one + two
-
-    return Cost.model_validate(
-        {name: both(getattr(old, name), getattr(new, name)) for name in Cost.model_fields}
-    )
-
-
 def analysis(category: Category, what: str, why: str) -> FailureAnalysis:
     """Return the failure analysis of a candidate."""
     return FailureAnalysis(what=what[:500], why=why[:2000], category=category, lesson=LESSONS[category])
@@ -113,7 +102,7 @@ def on_committed(turn: Turn, command: RunPlan, event: CandidateCommitted) -> Non
         net_lines=event.net_lines,
         summary=event.summary,
         findings=event.findings,
-        cost=add_cost(old.cost, event.cost),
+        cost=old.cost + event.cost,
         agent_s=(old.agent_s or 0.0) + event.duration_s,
         status="guarding" if turn.state.settings.guard_command else "measuring",
     )
@@ -159,7 +148,7 @@ def on_refused(turn: Turn, command: RunPlan, event: CandidateRefused) -> None:
         command.executor,
         commit=event.commit,
         diff_stat=event.diff_stat,
-        cost=add_cost(old.cost, event.cost),
+        cost=old.cost + event.cost,
         agent_s=(old.agent_s or 0.0) + event.duration_s,
         no_op=event.category == "logic_error",
     )
@@ -217,15 +206,19 @@ def on_smoke(turn: Turn, executor: str, event: RunMeasured) -> None:
     fill_executors(turn)
 
 
-def on_run_failed(turn: Turn, command: RunPlan, why: str, cost: Cost, duration_s: float) -> None:
-    """Repeat a failed agent's turn once, then go on without it."""
+def on_run_failed(
+    turn: Turn, command: RunPlan, why: str, cost: Cost, duration_s: float, *, unpaid: str | None = None
+) -> None:
+    """Repeat a failed agent's turn once, then go on without it; at once where no budget is left for it."""
     old = turn.round.executions[command.executor]
     execution = turn.set_execution(
         command.executor,
-        cost=add_cost(old.cost, cost),
+        cost=old.cost + cost,
         agent_s=(old.agent_s or 0.0) + duration_s,
     )
-    if command.attempt < ATTEMPTS:
+    if unpaid is not None:
+        end(turn, command.executor, "error", "infrastructure", "the budget is used up", why)
+    elif command.attempt < ATTEMPTS:
         _run(turn, execution, command.attempt + 1)
     else:
         end(turn, command.executor, "error", "logic_error", "the agent failed twice", why)
@@ -239,7 +232,7 @@ def on_executor_killed(turn: Turn, command: RunPlan, event: AgentKilled, record:
         kill=record,
         commit=event.commit or old.commit,
         diff_stat=event.diff_stat or old.diff_stat,
-        cost=add_cost(old.cost, event.cost),
+        cost=old.cost + event.cost,
         agent_s=(old.agent_s or 0.0) + record.elapsed_s,
     )
     what = f"force-killed: {record.reason}"

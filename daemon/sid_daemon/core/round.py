@@ -188,17 +188,22 @@ def on_agent_failed(turn: Turn, command: AgentCommand, event: AgentFailed | Acto
     cost = event.cost if isinstance(event, AgentFailed) else Cost()
     duration_s = event.duration_s if isinstance(event, AgentFailed) else 0.0
     turn.note_failure(agent_of(command), role_of(command), command.attempt, why)
+    attempt, unpaid = command.attempt, event.budget if isinstance(event, AgentFailed) else None
+    if unpaid is not None:
+        attempt = planning.ATTEMPTS
+        if unpaid != "usd_per_round":
+            turn.set(unpaid=why)
     match command:
         case Research():
-            planning.on_research_failed(turn, command.attempt)
+            planning.on_research_failed(turn, attempt)
         case DraftPlan():
-            planning.on_plan_failed(turn, command.planner, command.attempt)
+            planning.on_plan_failed(turn, command.planner, attempt)
         case AdvisePlan():
-            planning.on_advice_failed(turn, command.plan.planner_id, command.attempt, why)
+            planning.on_advice_failed(turn, command.plan.planner_id, attempt, why)
         case JudgePlan():
-            planning.on_judgement_failed(turn, command.plan.planner_id, command.attempt)
+            planning.on_judgement_failed(turn, command.plan.planner_id, attempt)
         case RunPlan():
-            execution.on_run_failed(turn, command, why, cost, duration_s)
+            execution.on_run_failed(turn, command, why, cost, duration_s, unpaid=unpaid)
 
 
 def on_deadline(turn: Turn, event: DeadlinePassed) -> None:

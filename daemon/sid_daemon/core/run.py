@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sid_daemon.core import execution, planning, tournament
+from sid_daemon.core import execution, planning, stopping, tournament
 from sid_daemon.core import round as rounds
 from sid_daemon.core.evidence import median_interval
 from sid_daemon.core.selection import SelectionHistory
@@ -226,6 +226,7 @@ def _on_started(turn: Turn, event: RunStarted) -> None:
         stopping=False,
         suspended=False,
         starts=state.starts + 1,
+        unpaid="" if stopping.raised(state.settings.budget, event.settings.budget) else state.unpaid,
         rounds_until=_rounds_until(state, event),
         **({} if event.again else _counters_cleared(state)),
         history=replace(state.history, broken_rounds=0),

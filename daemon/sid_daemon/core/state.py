@@ -113,6 +113,8 @@ class Round:
     verdict: Verdict | None = None
     verdict_at: str | None = None
     winner_commit: str | None = None
+    usd: float = 0.0
+    """What its agents' turns have cost so far."""
     runs: int = 0
     """Benchmark runs so far, for the story line of the round."""
 
@@ -126,6 +128,7 @@ class Spent:
     output_tokens: int | None = None
     usd: float | None = None
     wall_s: float = 0.0
+    cached_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +187,8 @@ class RunState:
     held: bool = False
     outstanding: dict[str, AnyCommand] = field(default_factory=dict)
     spent: dict[str, Spent] = field(default_factory=dict)
+    unpaid: str = ""
+    """Why a model was not called: which limit of the budget it would have passed."""
     wall_s: float = 0.0
     running_since: str | None = None
     """From when on time is not yet in `wall_s`; None while the run is not running."""

@@ -11,7 +11,7 @@ from decimal import Decimal
 
 from sid_daemon.core.state import RunState
 from sid_protocol.records import RunStatus
-from sid_protocol.settings import Settings
+from sid_protocol.settings import Budget, Settings
 
 BROKEN_ROUNDS = 3
 """So many rounds in a row in which the benchmark failed on the incumbent itself end the run."""
@@ -70,7 +70,14 @@ def budget_spent(state: RunState) -> str | None:
     for name, amount, limit in used:
         if limit is not None and amount >= limit:
             return f"budget.{name}: {amount:g} of {limit:g} used"
-    return None
+    return state.unpaid or None
+
+
+def raised(old: Budget, new: Budget) -> bool:
+    """Say whether any limit that bounds a whole run is higher than it was."""
+    names = ("usd", "tokens", "calls")
+    limits = [(getattr(old, name), getattr(new, name)) for name in names]
+    return any(was is not None and (now is None or now > was) for was, now in limits)
 
 
 def stop_status(state: RunState) -> tuple[RunStatus, str] | None:

@@ -82,12 +82,15 @@ class Turn:
         """Add one turn's cost to its role."""
         old = self.state.spent.get(role, Spent())
         new = Spent(
-            calls=old.calls + 1,
+            calls=old.calls + (1 if cost.calls is None else cost.calls),
             input_tokens=_sum(old.input_tokens, cost.input_tokens),
             output_tokens=_sum(old.output_tokens, cost.output_tokens),
             usd=_sum(old.usd, cost.usd),
             wall_s=old.wall_s + wall_s,
+            cached_tokens=_sum(old.cached_tokens, cost.cached_tokens),
         )
+        if self.state.round is not None and cost.usd:
+            self.set_round(usd=self.round.usd + cost.usd)
         self.set(spent={**self.state.spent, role: new})
 
     def note_failure(self, agent: str, role: str, attempt: int, why: str) -> None:
