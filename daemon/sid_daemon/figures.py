@@ -36,7 +36,7 @@ def percentage(gain: float, baseline: float) -> str:
     if baseline == 0:
         return "n/a"
     share = 100 * gain / abs(baseline)
-    return f"{share + 0.0:.1f}" if math.isfinite(share) else "n/a"
+    return f"{round(share, 1) + 0.0:.1f}" if math.isfinite(share) else "n/a"
 
 
 def one_line(text: str, limit: int = 200) -> str:
