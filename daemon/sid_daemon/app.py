@@ -196,8 +196,9 @@ async def _then_cancel(wait: Callable[[], Awaitable[None]], nursery: trio.Nurser
 async def resume(host: Host, intake: Intake, run: KnownRun) -> None:
     """Go on with a run that was active when the last daemon ended; what hinders it is logged."""
     try:
+        if await trio.Path(run.common_dir).is_dir() and await host.restore(run):
+            emit("warning", "restored_from_copy", run_id=run.run_id, root=run.root)
         settings = await _trusted_settings(intake, run)
-        await host.restore(run)
         await host.start(run, settings, rounds=None, again=True)
     except SidError as error:
         await host.forget_active(run, error)

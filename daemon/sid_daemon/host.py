@@ -20,6 +20,7 @@ from sid_daemon.conductor import Conductor, Emit, Hands
 from sid_daemon.core.run import is_active
 from sid_daemon.core.state import RunState
 from sid_daemon.runstore import RunStore, config_copy
+from sid_daemon.store.journal import copy_database
 from sid_daemon.store.registry import KnownRun, Registry
 from sid_protocol.errors import AlreadyRunning, NoSuchRun, NotRunning, ShuttingDown, SidError, StoreError
 from sid_protocol.events import RunStarted
@@ -157,7 +158,12 @@ class Host:
 
     def store_of(self, run: KnownRun) -> RunStore:
         """Return the store of a run, not yet open."""
-        return RunStore(Path(run.root), self.copy_path(run.run_id), self.state_dir / "IMPROVEMENTS.md")
+        return RunStore(
+            Path(run.root),
+            self.copy_path(run.run_id),
+            self.state_dir / "IMPROVEMENTS.md",
+            Path(run.common_dir),
+        )
 
     def copy_path(self, run_id: str) -> Path:
         """Return where the daemon keeps its copy of a run's database."""
@@ -222,6 +228,7 @@ class Host:
             store = self.store_of(run)
             state = await self._open(store, run)
             try:
+                await store.catch_up()
                 hands = await self._make_hands(run, store, self)
             except BaseException:
                 with trio.move_on_after(CLOSE_LIMIT_S, shield=True):
@@ -276,7 +283,16 @@ class Host:
 
     async def restore(self, run: KnownRun) -> bool:
         """Bring back the daemon's copy of a run where its root has no database; says whether it did."""
-        return await trio.to_thread.run_sync(_bring_back, self.copy_path(run.run_id), Path(run.root))
+        if not await trio.to_thread.run_sync(_bring_back, self.copy_path(run.run_id), Path(run.root)):
+            return False
+        store = self.store_of(run)
+        await self._open(store, run)
+        try:
+            await store.export()
+        finally:
+            with trio.move_on_after(CLOSE_LIMIT_S, shield=True):
+                await store.close()
+        return True
 
     async def suspend_all(self, *, now: bool) -> None:
         """End all work of all runs so that the next daemon goes on with them."""
@@ -304,8 +320,5 @@ def _bring_back(copy: Path, root: Path) -> bool:
     if target.exists() or not copy.exists():
         return False
     config.copy_files(config_copy(copy), root / "config")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    beside = target.with_name(".run.db.new")
-    beside.write_bytes(copy.read_bytes())
-    beside.replace(target)
+    copy_database(copy, target)
     return True

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import trio
 
-from sid_daemon import config, live_rows, rows
+from sid_daemon import config, live_rows, rows, verifying
 from sid_daemon.clock import now_iso
 from sid_daemon.core.run import step
 from sid_daemon.core.state import RunState
@@ -67,6 +67,7 @@ from sid_protocol.status import (
     SettingChange,
     StartResult,
     SummaryResult,
+    VerifyResult,
 )
 
 
@@ -135,6 +136,7 @@ class Methods:
             "run.apply": self.apply,
             "run.plot": self.plot,
             "run.export": self.export,
+            "run.verify": self.verify,
             "run.summary": self.summary,
         }
 
@@ -334,6 +336,13 @@ class Methods:
         async with self._host.opened(run) as (_, store):
             files = await store.export()
         return ExportResult(root=run.root, files=[f"{run.root}/{path}" for path in files])
+
+    async def verify(self, params: RunParams, _call: object) -> VerifyResult:
+        """`run.verify`."""
+        run = await self._host.find(params.run, params.topic)
+        async with self._host.opened(run) as (state, store):
+            lines = await verifying.disagreements(state, store)
+            return VerifyResult(agrees=not lines, disagreements=lines, rounds=state.completed)
 
     async def summary(self, params: RunParams, _call: object) -> SummaryResult:
         """`run.summary`."""

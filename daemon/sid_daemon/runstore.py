@@ -56,12 +56,20 @@ class RunStore:
         root: The track's root; `state/run.db` lies in it.
         copy_path: Where the daemon keeps its copy of the database.
         kills_path: The daemon's file of force-kills across runs, or None.
+        common_dir: The repository's git directory: with it gone, nothing is put back into the root.
     """
 
-    def __init__(self, root: Path, copy_path: Path, kills_path: Path | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        copy_path: Path,
+        kills_path: Path | None = None,
+        common_dir: Path | None = None,
+    ) -> None:
         self.root = root
         self.copy_path = copy_path
         self._kills_path = kills_path
+        self._common_dir = common_dir
         self._limiter = trio.CapacityLimiter(1)
         self._journal: Journal | None = None
 
@@ -89,13 +97,20 @@ class RunStore:
         self._journal = Journal(self.root / "state" / "run.db")
         try:
             return fold(self._journal)
-        except (ValueError, LookupError) as error:
-            self._journal.close()
-            self._journal = None
+        except StoreError:
+            self._drop()
+            raise
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            self._drop()
             raise StoreError(
                 f"{self.root}/state/run.db cannot be understood: {str(error).splitlines()[0]}",
                 hint="move it away; 'sictl start' then offers the copy kept by the daemon",
             ) from error
+
+    def _drop(self) -> None:
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
 
     async def commit(
         self, events: list[AnyEvent], projection: Projection, snapshot: RunState | None
@@ -113,7 +128,7 @@ class RunStore:
         )
 
     def _commit(self, events: list[AnyEvent], projection: Projection, snapshot: RunState | None) -> list[str]:
-        journal = self.journal
+        journal = self._in_place()
         journal.append(
             Batch(
                 events=tuple((event.at, event.kind, event.model_dump_json()) for event in events),
@@ -142,6 +157,30 @@ class RunStore:
             except StoreError as error:
                 troubles.append(str(error))
         return troubles
+
+    def _in_place(self) -> Journal:
+        """Return the journal; where it was taken away in mid-run, it and all that belongs to it is put back first."""
+        journal = self.journal
+        if journal.is_in_place:
+            return journal
+        if self._common_dir is not None and not self._common_dir.is_dir():
+            raise StoreError(
+                f"{self.root} is gone", hint="bring the repository back, then start the run again"
+            )
+        journal.put_back()
+        config.copy_files(config_copy(self.copy_path), self.root / "config")
+        self._export()
+        return journal
+
+    async def catch_up(self) -> None:
+        """Write the views of the last batch, which a crash may have kept from being written."""
+        await trio.to_thread.run_sync(self._catch_up, limiter=self._limiter)
+
+    def _catch_up(self) -> None:
+        for path, text in self.journal.last_documents():
+            write_whole(self.root / path, text.encode())
+        for file in self.journal.entry_files():
+            write_whole(self.root / file, render_list(file, self.journal.entries(file)).encode())
 
     def _files(self, projection: Projection) -> dict[str, str]:
         lists = {file for file, _ in projection.entries}

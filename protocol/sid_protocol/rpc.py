@@ -148,6 +148,13 @@ _ALL = (
     Method(
         "run.export", "Write every view again from the run's database.", RunParams, status.ExportResult, _RUN
     ),
+    Method(
+        "run.verify",
+        "Compare a run's database, files, branch and tags with each other.",
+        RunParams,
+        status.VerifyResult,
+        _RUN,
+    ),
     Method("run.summary", "Tell how a run ended or stands.", RunParams, status.SummaryResult, _RUN),
     Method(
         "log.subscribe",

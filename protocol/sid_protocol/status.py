@@ -337,6 +337,14 @@ class ExportResult(Result):
     files: list[str] = Field(description="Absolute paths.")
 
 
+class VerifyResult(Result):
+    """Whether database, files, branch and tags tell the same."""
+
+    agrees: bool
+    disagreements: list[str] = Field(description="One line each; empty when all agree.")
+    rounds: int = Field(description="How many recorded rounds were compared.")
+
+
 # The log
 
 

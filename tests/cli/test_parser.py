@@ -30,6 +30,7 @@ GOOD = {
     "config": ["list"],
     "apply": ["--yes"],
     "export": [],
+    "verify": [],
     "daemon": ["status"],
 }
 OFFLINE = {"completion": ["bash"], "help": []}

@@ -25,6 +25,19 @@ SCHEMA = (
     """,
 )
 """Migrations: entry i brings `user_version` i to i + 1; entries are never changed once released."""
+_SURROUNDINGS = frozenset(
+    {
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_CANTOPEN,
+    }
+)
+"""Errors of disk, memory and permissions; whatever else SQLite reports, the file is not what it was."""
 SNAPSHOTS_KEPT = 2
 
 
@@ -57,14 +70,27 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._open()
+
+    def _open(self) -> None:
+        path = self.path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5)
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=FULL")
-            self._migrate()
-            self.seq = int(self._db.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0])
-        except (sqlite3.Error, OSError) as error:
+            try:
+                self._db.execute("PRAGMA journal_mode=WAL")
+                self._db.execute("PRAGMA synchronous=FULL")
+                self._migrate()
+                self.seq = int(self._db.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0])
+                self._inode = path.stat().st_ino
+            except BaseException:
+                self._db.close()
+                raise
+        except (
+            sqlite3.Error,
+            OSError,
+            ValueError,
+        ) as error:  # a message of SQLite's may hold the damaged bytes
             raise _fault(path, error) from error
 
     def _migrate(self) -> None:
@@ -128,6 +154,19 @@ class Journal:
             for row in self._all("SELECT seq, body FROM events WHERE seq > ? ORDER BY seq", (seq,))
         ]
 
+    def each_event(self) -> Iterator[tuple[int, str]]:
+        """Yield `(seq, JSON)` of every event in order, however many there are."""
+        try:
+            for seq, body in self._db.execute("SELECT seq, body FROM events ORDER BY seq"):
+                yield int(seq), str(body)
+        except sqlite3.Error as error:
+            raise _fault(self.path, error) from error
+
+    def damage(self) -> list[str]:
+        """Return what the database finds wrong with itself, at most ten lines; nothing when it is sound."""
+        found = [str(row[0]) for row in self._all("PRAGMA integrity_check(10)", ())]
+        return [] if found == ["ok"] else found
+
     def events_of_kind(self, kind: str, like: str = "%") -> list[str]:
         """Return the JSON of all events of a kind whose text matches an SQL pattern, in order."""
         return [
@@ -162,22 +201,95 @@ class Journal:
         """Return the list-like views that have entries."""
         return [str(row[0]) for row in self._all("SELECT DISTINCT file FROM entries ORDER BY file", ())]
 
-    def copy_to(self, path: Path) -> None:
-        """Copy the whole database, consistently, while it is in use.
+    def last_documents(self) -> list[tuple[str, str]]:
+        """Return `(path, text)` of the documents of the last batch: what a crash may have kept from being written."""
+        return [
+            (str(row[0]), str(row[1]))
+            for row in self._all("SELECT path, body FROM documents WHERE seq = ?", (self.seq,))
+        ]
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the path still names the open file; `git clean -fdx` takes it away under our feet."""
+        try:
+            return self.path.stat().st_ino == self._inode
+        except FileNotFoundError:
+            return False
+
+    def put_back(self) -> None:
+        """Write the whole database, which is open still, to its path again, and go on there.
 
         Raises:
-            StoreError: the copy could not be written; an older copy is left as it was.
+            StoreError: it could not be written.
         """
-        beside = path.with_name(f".{path.name}.new")
+        copy_database(self._db, self.path)
+        self._db.close()
+        for name in ("-wal", "-shm"):
+            self.path.with_name(f"{self.path.name}{name}").unlink(missing_ok=True)
+        self._open()
+
+    def copy_to(self, path: Path) -> None:
+        """Bring a copy of the database up to this one, or make it; while it is in use, and in time that the new alone takes.
+
+        Raises:
+            StoreError: the copy could not be written; it is as it was, or whole.
+        """
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            beside.unlink(missing_ok=True)
-            with closing(sqlite3.connect(beside)) as target:
-                self._db.backup(target)
-            beside.replace(path)
+            if not (path.exists() and self._extend(path)):
+                copy_database(self._db, path)
         except (sqlite3.Error, OSError) as error:
-            beside.unlink(missing_ok=True)
             raise _fault(path, error) from error
+
+    def _extend(self, path: Path) -> bool:
+        """Add to a copy what is new; says whether it was one of this database at all."""
+        db = self._db
+        try:
+            db.execute("ATTACH ? AS kept", (str(path),))
+        except sqlite3.DatabaseError:
+            return False
+        try:
+            if not self._is_copy():
+                return False
+            since = int(db.execute("SELECT max(seq) FROM kept.events").fetchone()[0])
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                for table in ("events", "documents"):
+                    db.execute(
+                        f"INSERT OR REPLACE INTO kept.{table} SELECT * FROM main.{table} WHERE seq > ?",  # noqa: S608 - our own names
+                        (since,),
+                    )
+                for (file,) in db.execute("SELECT DISTINCT file FROM main.entries").fetchall():
+                    db.execute(
+                        "INSERT INTO kept.entries SELECT * FROM main.entries WHERE file = ? AND ord >"
+                        " (SELECT coalesce(max(ord), 0) FROM kept.entries WHERE file = ?)",
+                        (file, file),
+                    )
+                db.execute("DELETE FROM kept.snapshots")
+                db.execute("INSERT INTO kept.snapshots SELECT * FROM main.snapshots")
+                db.execute("COMMIT")
+            except BaseException:
+                db.execute("ROLLBACK")
+                raise
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):
+                raise
+            return False  # damaged: made anew
+        finally:
+            db.execute("DETACH kept")
+        return True
+
+    def _is_copy(self) -> bool:
+        """Say whether the attached database is an earlier state of this one."""
+        version = "PRAGMA {}.user_version"
+        versions = {self._db.execute(version.format(name)).fetchone()[0] for name in ("main", "kept")}
+        if len(versions) != 1:
+            return False
+        last = "SELECT seq, at, body FROM kept.events ORDER BY seq DESC LIMIT 1"
+        newest = self._db.execute(last).fetchone()
+        if newest is None:
+            return False
+        ours = self._db.execute("SELECT seq, at, body FROM main.events WHERE seq = ?", newest[:1]).fetchone()
+        return bool(ours == newest)
 
     def close(self) -> None:
         """Close the database; its write-ahead log is folded in."""
@@ -193,10 +305,35 @@ class Journal:
             raise _fault(self.path, error) from error
 
 
+def copy_database(source: Path | sqlite3.Connection, target: Path) -> None:
+    """Copy a database consistently, open or not; what lay at the target is replaced at once or not at all.
+
+    Raises:
+        StoreError: the source cannot be read or the copy not be written.
+    """
+    beside = target.with_name(f".{target.name}.new")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        beside.unlink(missing_ok=True)
+        opened = sqlite3.connect(source) if isinstance(source, Path) else source
+        try:
+            with closing(sqlite3.connect(beside)) as copy:
+                opened.backup(copy)
+                # A copy is one file: nothing of it waits in a second one that somebody might forget.
+                copy.execute("PRAGMA journal_mode=DELETE")
+        finally:
+            if isinstance(source, Path):
+                opened.close()
+        beside.replace(target)
+    except (sqlite3.Error, OSError) as error:
+        beside.unlink(missing_ok=True)
+        raise _fault(target, error) from error
+
+
 def _fault(path: Path, error: Exception) -> StoreError:
-    if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
+    if not isinstance(error, OSError) and getattr(error, "sqlite_errorcode", 0) & 0xFF not in _SURROUNDINGS:
         return StoreError(
-            f"{path} is damaged: {error}",
+            f"{path} is damaged: {str(error)[:120]}",
             hint="move it away; 'sictl start' then offers the copy kept by the daemon",
         )
     return StoreError(f"{path}: {error}", hint="free some space or mend the permissions, then start again")

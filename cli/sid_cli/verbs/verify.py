@@ -1,0 +1,24 @@
+"""`sictl verify`: whether everything that tells of a run tells the same."""
+
+from __future__ import annotations
+
+from sid_cli.options import run_argument, topic_option, verb
+from sid_cli.session import Session
+from sid_cli.text import clean
+
+LIMIT_S = 600.0
+"""Comparing thousands of rounds takes its time."""
+
+
+@verb("verify", example="sictl verify")
+@run_argument
+@topic_option
+def command(session: Session, run: str | None, topic: str | None) -> None:
+    """Compare a run's database, files, branch and tags: exit 0 if they agree, 1 with a line for each that does not."""
+    with session.daemon(spawn=True) as client:
+        result = session.call_run(client, "run.verify", run, topic, timeout_s=LIMIT_S)
+    lines = [clean(line) for line in result["disagreements"]]
+    if result["agrees"]:
+        lines = [f"database, files, branch and tags of {result['rounds']} rounds agree"]
+    session.console.result(result, "\n".join(lines))
+    session.exit_code = 0 if result["agrees"] else 1

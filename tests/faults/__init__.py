@@ -1,0 +1,1 @@
+"""Crash points and bad surroundings: nothing is lost, nothing is done twice, nothing is left behind."""

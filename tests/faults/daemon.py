@@ -1,0 +1,87 @@
+"""`sid` that can be told where to die: `python -m tests.faults.daemon` instead of `sid`.
+
+Wraps the places where something becomes durable or visible. `SID_FAULT=NAME:NUMBER:before|after` ends the process with SIGKILL at
+that place, as a crash would; with `SID_FAULT_LOG=FILE` every place that is passed is written there. Nothing of the product knows of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sid_actors import refs
+from sid_actors.workbench import checkouts, disk
+from sid_daemon import runstore
+from sid_daemon.main import main
+from sid_daemon.store.journal import Journal
+from sid_daemon.store.registry import Registry
+
+_passed: Counter[str] = Counter()
+_fault = os.environ.get("SID_FAULT", "")
+_log = os.environ.get("SID_FAULT_LOG")
+_group = os.environ.get("SID_FAULT_GROUP") == "1"
+
+
+def at(name: str, when: str) -> None:
+    """Pass a crash point, or die there."""
+    point = f"{name}:{_passed[name]}:{when}"
+    if _log:
+        with Path(_log).open("a") as file:
+            file.write(f"{point}\n")
+    if point == _fault:
+        (os.killpg if _group else os.kill)(os.getpid(), signal.SIGKILL)
+
+
+def wrapped(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function with a crash point before and after it."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **more: Any) -> Any:
+        _passed[name] += 1
+        at(name, "before")
+        result = function(*args, **more)
+        at(name, "after")
+        return result
+
+    return call
+
+
+def wrapped_async(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an async function with a crash point before and after it."""
+
+    @functools.wraps(function)
+    async def call(*args: Any, **more: Any) -> Any:
+        _passed[name] += 1
+        at(name, "before")
+        result = await function(*args, **more)
+        at(name, "after")
+        return result
+
+    return call
+
+
+def install() -> None:
+    """Put the crash points in."""
+    blocking = {
+        "journal": (Journal, "append"),
+        "copy": (Journal, "copy_to"),
+        "registry": (Registry, "set_active"),
+        "view": (runstore, "write_whole"),
+        "ref": (refs, "move"),
+        "delete": (refs, "delete"),
+        "remove": (disk, "remove"),
+    }
+    for name, (place, attribute) in blocking.items():
+        setattr(place, attribute, wrapped(name, getattr(place, attribute)))
+    vars(checkouts)["git"] = wrapped_async("git", vars(checkouts)["git"])
+
+
+if __name__ == "__main__":
+    install()
+    sys.exit(main(sys.argv[1:]))

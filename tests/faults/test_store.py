@@ -1,0 +1,118 @@
+"""The journal where its surroundings are bad: taken away, damaged, cut off; and its copy, which grows with it."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from sid_daemon.runstore import RunStore
+from sid_daemon.store.journal import Batch, Journal
+from sid_daemon.store.views import project
+from sid_protocol.errors import StoreError
+from sid_protocol.settings import Settings
+from tests.core.play import played
+
+
+@pytest.fixture
+def journal(short_dir: Path) -> Iterator[Journal]:
+    opened = Journal(short_dir / "root/state/run.db")
+    yield opened
+    opened.close()
+
+
+def batch(number: int, **more: object) -> Batch:
+    events = ((f"2025-01-01T00:00:{number:02}Z", "note", f'{{"n": {number}}}'),)
+    return Batch(events, {f"doc{number % 3}": f"text {number}"}, (("list", f"entry {number}"),), **more)  # type: ignore[arg-type]
+
+
+def dump(path: Path) -> list[str]:
+    with closing(sqlite3.connect(path)) as database:
+        return list(database.iterdump())
+
+
+def test_a_copy_grows_with_its_database(journal: Journal, short_dir: Path) -> None:
+    copy = short_dir / "copies/run.db"
+    for number in range(1, 8):
+        journal.append(batch(number, snapshot=(1, f"state {number}")))
+        if number != 3:
+            journal.copy_to(copy)
+            assert dump(copy) == dump(journal.path)
+    assert [path.name for path in copy.parent.iterdir()] == ["run.db"], "a copy is one file"
+
+
+@pytest.mark.parametrize("what", ["another run", "newer", "damaged", "no database", "empty"])
+def test_what_is_no_copy_is_replaced(journal: Journal, short_dir: Path, what: str) -> None:
+    copy = short_dir / "copies/run.db"
+    journal.append(batch(1))
+    journal.copy_to(copy)
+    match what:
+        case "another run" | "newer":
+            other = Journal(short_dir / "other/run.db")
+            for number in (9, 8) if what == "another run" else (1, 2):
+                other.append(batch(number))
+            other.copy_to(copy.with_name("x"))
+            copy.with_name("x").replace(copy)
+            other.close()
+        case "damaged":
+            copy.write_bytes(copy.read_bytes()[:5000] + b"\xff" * 5000)
+        case "no database":
+            copy.write_text("not a database, but as long as the head of one: " * 100)
+        case _:
+            copy.write_bytes(b"")
+    journal.append(batch(3))
+    journal.copy_to(copy)
+    assert dump(copy) == dump(journal.path)
+
+
+def test_a_database_that_was_taken_away_is_put_back_whole(journal: Journal) -> None:
+    for number in range(1, 4):
+        journal.append(batch(number))
+    for path in journal.path.parent.iterdir():
+        path.unlink()
+    journal.path.parent.rmdir()
+    assert not journal.is_in_place
+
+    journal.put_back()
+    journal.append(batch(4))
+
+    assert journal.is_in_place
+    assert [seq for seq, _ in journal.events_after(0)] == [1, 2, 3, 4]
+    again = Journal(journal.path)
+    assert again.seq == 4
+    again.close()
+
+
+async def test_damage_at_a_random_place_is_told_clearly_or_does_no_harm(short_dir: Path) -> None:
+    root = short_dir / "root"
+    store = RunStore(root, short_dir / "copy.db")
+    await store.open()
+    play = played(Settings(number_of_agents=2, max_iterations=2, benchmark_command="b"))
+    for before, event, after in play.steps:
+        await store.commit([event], project(before, event, after), None)
+    await store.close()
+    path = root / "state/run.db"
+    whole, random_ = path.read_bytes(), random.Random(7)
+    hints: list[str] = []
+    closed: list[bool] = []
+    for _ in range(60):
+        data = bytearray(whole)
+        for _ in range(random_.choice((1, 8, 64))):
+            data[random_.randrange(len(data))] = random_.randrange(256)
+        path.write_bytes(data)
+        for side in ("-wal", "-shm"):
+            path.with_name(f"run.db{side}").unlink(missing_ok=True)
+        damaged = RunStore(root, short_dir / "copy.db")
+        try:
+            await damaged.open()
+        except StoreError as error:
+            hints.append(error.hint)
+            closed.append(damaged.is_closed)
+        await damaged.close()
+    assert hints, "nothing was ever damaged"
+    assert all(closed)
+    assert all("copy" in hint or "sid" in hint for hint in hints), hints

@@ -1,0 +1,181 @@
+"""Bad surroundings in the middle of a run: what is taken away, filled up or broken is noticed, told, and costs nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.harness import Wire
+from tests.faults.harness import Stage
+
+
+def begin(stage: Stage) -> tuple[subprocess.Popen[Any], Wire]:
+    """Start a daemon and the run, and follow its log."""
+    daemon = stage.world.daemon()
+    wire = stage.world.wire()
+    wire.follow(since=0, run=stage.run_id)
+    stage.start()
+    return daemon, wire
+
+
+def until_failed(wire: Wire) -> str:
+    """Wait for the run's end, which is a failure, and return its reason."""
+    ended = wire.until("run_ended")
+    assert ended["status"] == "failed", ended
+    return str(ended["reason"])
+
+
+def test_verify_says_what_disagrees(stage: Stage) -> None:
+    daemon, wire = begin(stage)
+    with wire:
+        wire.until("run_ended")
+    repo = stage.repo
+    repo.git("tag", "-d", "archive/round_1_executor_2")
+    repo.git("branch", "-f", "improve/raise_the_number", "improve/raise_the_number~1")
+    (stage.root / "tracking/baseline.json").unlink()
+
+    told = stage.world.sictl("verify", repo.path, code=1).out
+    assert "tag archive/round_1_executor_2 is missing" in told
+    assert "improve/raise_the_number: is at" in told
+    assert "tracking/baseline.json: the file is missing" in told
+    document = stage.world.sictl("verify", repo.path, "--json", code=1).json
+    assert document["agrees"] is False
+    assert len(document["disagreements"]) >= 3
+    stage.leave(daemon)
+
+
+def test_a_cleaned_repository_costs_nothing_in_mid_run(stage: Stage) -> None:
+    daemon, wire = begin(stage)
+    with wire:
+        wire.until("candidate_committed")
+        stage.repo.git("clean", "-ffdxq", "-e", "mine.txt", "-e", "worktrees")
+        wire.until("run_ended", status="max_iterations")
+    stage.check(daemon)
+
+
+def test_a_cleaned_repository_costs_nothing_while_no_daemon_runs(stage: Stage) -> None:
+    assert stage.crash_at("copy:1:after")
+    stage.repo.git("clean", "-ffdxq", "-e", "mine.txt")
+    stage.check(stage.go_on())
+
+
+@pytest.mark.slow
+def test_a_worktree_that_is_deleted_by_hand_costs_one_candidate_at_most(stage: Stage) -> None:
+    daemon, wire = begin(stage)
+    with wire:
+        wire.until("executor_started")
+        for path in (stage.repo.path / "worktrees").glob("*"):
+            subprocess.run(["rm", "-rf", path], check=False)
+        ended = wire.until("run_ended")
+    assert ended["status"] == "max_iterations"
+    assert stage.disagreements() == []
+    stage.leave(daemon)
+    assert stage.repo.worktrees() == []
+
+
+@pytest.mark.parametrize("how", ["moved", pytest.param("deleted", marks=pytest.mark.slow)])
+def test_a_repository_that_goes_away_ends_the_run_with_the_reason(stage: Stage, how: str) -> None:
+    daemon, wire = begin(stage)
+    away = stage.world.base / "away"
+    with wire:
+        wire.until("round_recorded")
+        stage.repo.path.rename(away)
+        reason = until_failed(wire)
+    assert str(stage.repo.path) in reason or "gone" in reason or "repository" in reason, reason
+    assert not stage.repo.path.exists(), "it was made again"
+    if how == "moved":
+        away.rename(stage.repo.path)
+        with stage.world.wire() as again:
+            again.call("run.start", repo=str(stage.repo.path))
+            cursor = again.follow(since=0, run=stage.run_id)
+            cursor.until("run_ended", status="max_iterations")
+        stage.check(daemon)
+        return
+    subprocess.run(["rm", "-rf", away], check=True)
+    with stage.world.wire() as again:
+        assert again.call("run.status", run=stage.run_id)["status"] == "failed"
+    stage.leave(daemon)
+
+
+@pytest.mark.slow
+def test_settings_broken_in_mid_run_name_the_key(stage: Stage) -> None:
+    daemon, wire = begin(stage)
+    path = stage.root / "config/settings.json"
+    good = path.read_text()
+    with wire:
+        wire.until("executor_started")
+        path.write_text(json.dumps({**json.loads(good), "plateau_window": "many"}))
+        assert "plateau_window" in until_failed(wire)
+        path.write_text(good)
+        wire.call("run.start", repo=str(stage.repo.path))
+        wire.until("run_ended", status="max_iterations")
+    stage.check(daemon)
+
+
+def test_an_improvement_branch_that_is_moved_is_noticed_and_never_forced(stage: Stage) -> None:
+    daemon, wire = begin(stage)
+    with wire:
+        wire.until("executor_started")
+        tree = stage.repo.git("rev-parse", "main^{tree}")
+        mine = stage.repo.git("commit-tree", tree, "-p", "improve/raise_the_number", "-m", "Mine")
+        stage.repo.git("update-ref", "refs/heads/improve/raise_the_number", mine)
+        reason = until_failed(wire)
+    assert "improve/raise_the_number" in reason or "branch" in reason, reason
+    assert stage.repo.git("rev-parse", "improve/raise_the_number") == mine
+    assert any("is at" in line for line in stage.disagreements())
+    stage.leave(daemon)
+
+
+@pytest.mark.slow
+def test_a_target_branch_that_is_moved_does_not_matter(stage: Stage) -> None:
+    daemon, wire = begin(stage)
+    with wire:
+        wire.until("executor_started")
+        tree = stage.repo.git("rev-parse", "main^{tree}")
+        mine = stage.repo.git("commit-tree", tree, "-p", "main", "-m", "Mine")
+        stage.repo.git("branch", "other", mine)
+        wire.until("run_ended", status="max_iterations")
+    assert stage.disagreements() == []
+    stage.leave(daemon)
+
+
+def test_contract_files_parse_at_every_instant(stage: Stage) -> None:
+    seen: dict[str, int] = {}
+    wrong: list[str] = []
+    over = threading.Event()
+
+    def poll() -> None:
+        while not over.is_set():
+            for folder, _, files in os.walk(stage.root):
+                for name in files:
+                    if name.endswith(".json") and not name.startswith("."):
+                        look(Path(folder, name))
+            over.wait(0.002)
+
+    def look(path: Path) -> None:
+        try:
+            text = path.read_text()
+        except FileNotFoundError:
+            return
+        try:
+            json.loads(text)
+            seen[path.name] = seen.get(path.name, 0) + 1
+        except ValueError as error:
+            wrong.append(f"{path}: {error}: {text[:100]!r}")
+
+    reader = threading.Thread(target=poll)
+    daemon, wire = begin(stage)
+    reader.start()
+    with wire:
+        wire.until("run_ended", status="max_iterations")
+    over.set()
+    reader.join()
+    assert wrong == []
+    assert min(seen[name] for name in ("iteration_state.json", "raw_data.json", "agent-settings.json")) > 20
+    stage.check(daemon)
