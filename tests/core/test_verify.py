@@ -25,7 +25,8 @@ def finished() -> Play:
 
 def facts_of(play: Play) -> Facts:
     closed = [event for event in play.journal if isinstance(event, RoundClosed)]
-    rounds, commits, tags, parent = [], [], {}, BASE
+    rounds, commits, parent = [], [], BASE
+    tags: dict[str, str] = {}
     for n, event in enumerate(closed, 1):
         report = MergeReport.model_validate_json(play.files[f"state/merge_reports/round_{n}.json"])
         results = [
@@ -154,17 +155,17 @@ def test_others_branches_and_worktrees_are_none_of_its_business(facts: Facts) ->
     assert disagreements(told) == []
 
 
-def test_a_merge_of_which_the_end_is_not_recorded_yet_is_expected() -> None:
-    play = Play(finished().world)
-    play.start()
-    play.run(until=lambda play: bool(play.queue) and isinstance(play.queue[0], AdvanceBranch))
-    command = play.queue[0]
-    assert isinstance(command, AdvanceBranch)
-    facts = facts_of(play)
+def test_a_merge_of_which_the_end_is_not_recorded_yet_is_expected(facts: Facts) -> None:
+    command = AdvanceBranch(
+        id="r4.advance", iteration=4, executor="executor_1", commit="c" * 40, onto=facts.state.head, tree="",
+        message="Iteration 4: x (score: 1.0 → 2.0)", at="",
+    )  # fmt: skip
+    state = replace(facts.state, outstanding={command.id: command})
     done = Merge("f" * 40, (command.onto, command.commit), command.message)
+    ahead = git(replace(facts, state=state), tip=done.id, commits=(done, *facts.git.commits))
 
-    assert disagreements(git(facts, tip=done.id, commits=(done,))) == []
-    assert disagreements(git(facts, tip="e" * 40, commits=(STRAY,)))
+    assert disagreements(ahead) == []
+    assert disagreements(replace(ahead, state=facts.state))
 
 
 def test_missing_numbers_are_found() -> None:
