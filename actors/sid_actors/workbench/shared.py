@@ -9,10 +9,6 @@ since virtual environments and editable installations hold absolute paths.
 
 from __future__ import annotations
 
-import contextlib
-import fnmatch
-import hashlib
-import json
 import os
 import weakref
 from collections.abc import Iterable, Sequence
@@ -24,44 +20,29 @@ import trio
 from sid_actors.job import Mount
 from sid_actors.process import JobLimits, JobResult, JobSpec, JobStartError, run_job
 from sid_actors.repository import RepoInfo
-from sid_actors.trees import files, open_repository, tree_of
-from sid_actors.workbench import disk, pool
+from sid_actors.workbench import pool
 from sid_actors.workbench.machine import MachineLock
 from sid_actors.workbench.sandbox import Sandbox
+from sid_actors.workbench.setup_store import digest_of, drop, keep_results, results_of, take_oldest
 from sid_actors.workbench.toolchain import find_toolchain, venv_prefix
 from sid_protocol.errors import REFUSED, BenchmarkError, SettingsInvalid
 from sid_protocol.settings import Settings
 
-LOCK_FILES = (
-    *(
-        "uv.lock",
-        "poetry.lock",
-        "pdm.lock",
-        "Pipfile.lock",
-        "pylock.toml",
-        "pyproject.toml",
-        "setup.py",
-        "setup.cfg",
-    ),
-    *("requirements*.txt", "constraints*.txt", "environment.yml", "package.json", "package-lock.json"),
-    *(
-        "npm-shrinkwrap.json",
-        "pnpm-lock.yaml",
-        "yarn.lock",
-        "bun.lock",
-        "Cargo.toml",
-        "Cargo.lock",
-        "go.mod",
-        "go.sum",
-    ),
-    *("Gemfile", "Gemfile.lock", "composer.lock", "mix.lock", "flake.lock"),
-)
-"""File names, in any folder, whose content decides whether the set-up must run again."""
-
-KEPT = 8
-"""Results of the set-up that are kept, the last used ones."""
-
 _OUTPUT_CHARACTERS = 2000
+_PASSED = ("LANG", "USER", "TERM")
+_PASSED_NETWORK = (
+    *(
+        "http_proxy",
+        "https_proxy",
+        "no_proxy",
+        "all_proxy",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "NO_PROXY",
+        "ALL_PROXY",
+    ),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
+)
 _locks: weakref.WeakValueDictionary[str, trio.Lock] = weakref.WeakValueDictionary()
 
 
@@ -110,14 +91,14 @@ class Shared:
             return Prepared("", ())
         contained = self._contained(settings)
         words = (settings.setup_command, "sandbox" if contained else "plain", self._path_of_setup)
-        digest = await trio.to_thread.run_sync(_digest, self._info.common_dir, tree, words)
+        digest = await trio.to_thread.run_sync(digest_of, self._info.common_dir, tree, words)
         store = f"{self._root}/setup/{digest}"
         async with _locks.setdefault(store, trio.Lock()):
-            results = await trio.to_thread.run_sync(_results_of, store)
+            results = await trio.to_thread.run_sync(results_of, store)
             if results is None:
                 async with self._lock.held():
                     results = await self._set_up(store, tree, settings.setup_command, settings)
-                for old in await trio.to_thread.run_sync(_oldest, f"{self._root}/setup"):
+                for old in await trio.to_thread.run_sync(take_oldest, f"{self._root}/setup"):
                     await pool.delete(old)
         return Prepared(store, tuple(results))
 
@@ -153,7 +134,7 @@ class Shared:
     async def same_setup(self, one: str, other: str) -> bool:
         """Say whether two commits or trees have the same lock files, and so the same set-up."""
         digests = [
-            await trio.to_thread.run_sync(_digest, self._info.common_dir, tree, ()) for tree in (one, other)
+            await trio.to_thread.run_sync(digest_of, self._info.common_dir, tree, ()) for tree in (one, other)
         ]
         return digests[0] == digests[1]
 
@@ -172,10 +153,10 @@ class Shared:
             result = await _run(job)
             if result.exit_code != 0 or result.timed_out:
                 raise _failure(command, result, settings.deadlines.setup)
-            return await trio.to_thread.run_sync(_keep_results, self._info.common_dir, store, tree)
+            return await trio.to_thread.run_sync(keep_results, self._info.common_dir, store, tree)
         except BaseException:
             with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(_drop, store)
+                await trio.to_thread.run_sync(drop, store)
             raise
 
     async def _job(self, store: str, command: str, settings: Settings) -> JobSpec:
@@ -184,6 +165,8 @@ class Shared:
         if self._contained(settings):
             tools = await trio.to_thread.run_sync(lambda: find_toolchain(path, home=home))
             path, folder = tools.path, self._path_of_setup
+            # Relative ones would be taken for what the set-up created; absolute ones are a registry's settings.
+            shared = [item for item in settings.share_paths if Path(item.removesuffix(":rw")).is_absolute()]
             sandbox = Sandbox(
                 workdir=folder,
                 writable=(),
@@ -191,10 +174,14 @@ class Shared:
                 sealed=(),
                 network=settings.setup_network,
                 home=home,
-                mounts=(Mount(folder, writable=True, source=store),),
+                mounts=(
+                    Mount(folder, writable=True, source=store),
+                    *user_mounts(self._info.top, folder, shared),
+                ),
             )
         limits = settings.limits
-        kept = {name: value for name in ("LANG", "USER", "TERM") if (value := os.environ.get(name))}
+        names = (*_PASSED, *(_PASSED_NETWORK if settings.setup_network else ()))
+        kept = {name: value for name in names if (value := os.environ.get(name))}
         return JobSpec(
             argv=("/bin/sh", "-c", command),
             cwd=folder,
@@ -264,77 +251,6 @@ def check_paths(settings: Settings, top: str, tracked: Iterable[str], home: str)
                 raise SettingsInvalid(
                     key, f"{item} would let a job write everywhere", hint="name a folder in it"
                 )
-
-
-def _digest(common_dir: str, tree: str, words: Iterable[str]) -> str:
-    repo = open_repository(common_dir)
-    found = [
-        (path, entry.id)
-        for path, entry in files(repo, tree_of(repo, tree))
-        if any(fnmatch.fnmatchcase(path.rpartition("/")[2], pattern) for pattern in LOCK_FILES)
-    ]
-    text = json.dumps([*words, sorted(found)])
-    return hashlib.sha256(text.encode()).hexdigest()[:20]
-
-
-def _results_of(store: str) -> list[str] | None:
-    """Return what a finished set-up created; None where there is none, whose remains are removed."""
-    listed = Path(f"{store}.json")
-    if listed.is_file():
-        results: list[str] = json.loads(listed.read_text())
-        if all(os.path.lexists(f"{store}/{path}") for path in results):
-            os.utime(listed)
-            return results
-    listed.unlink(missing_ok=True)
-    disk.remove(store)
-    return None
-
-
-def _keep_results(common_dir: str, store: str, tree: str) -> list[str]:
-    """Remove the tracked files, and write down what else there is: that makes the set-up a finished one."""
-    repo = open_repository(common_dir)
-    tracked = {path for path, _ in files(repo, tree_of(repo, tree))}
-    folders = {str(parent) for path in tracked for parent in Path(path).parents}
-    results = sorted(_created(store, "", tracked, folders))
-    for path in tracked:
-        if "/" not in path or disk.all_folders(store, path.rpartition("/")[0]):
-            disk.remove(f"{store}/{path}")
-    for folder in sorted(folders - {"."}, key=len, reverse=True):
-        full = Path(store, folder)
-        if full.is_dir() and not full.is_symlink() and not any(full.iterdir()):
-            full.rmdir()
-    disk.remove(f"{store}.index")
-    beside = Path(f"{store}.json.new")
-    beside.write_text(json.dumps(results))
-    beside.replace(f"{store}.json")
-    return results
-
-
-def _drop(store: str) -> None:
-    """Remove what a failed set-up left, and the folder of all of them if it was the first."""
-    disk.remove(store)
-    disk.remove(f"{store}.index")
-    with contextlib.suppress(OSError):  # not empty: others succeeded
-        Path(store).parent.rmdir()
-
-
-def _created(store: str, folder: str, tracked: set[str], folders: set[str]) -> Iterable[str]:
-    with os.scandir(f"{store}/{folder}") as entries:
-        found = list(entries)
-    for entry in found:
-        path = f"{folder}/{entry.name}" if folder else entry.name
-        if path in folders and entry.is_dir(follow_symlinks=False):
-            yield from _created(store, path, tracked, folders)
-        elif path not in tracked and path not in folders:
-            yield path
-
-
-def _oldest(folder: str) -> list[str]:
-    """Return what is to be deleted of the results, its list first gone."""
-    listed = sorted(Path(folder).glob("*.json"), key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in listed[KEPT:]:
-        path.unlink()
-    return [str(path.with_suffix("")) for path in listed[KEPT:]]
 
 
 def _interpreters(shown: Iterable[Mount]) -> list[str]:
