@@ -80,23 +80,24 @@ def created_event(
         baseline_score=found.scores[0] if found.baseline is None else found.baseline,
         baseline_raw=runs[0].raw[:4000],
         deterministic=found.mode == "deterministic",
-        calibration={
-            "history": asdict(found.history),
-            "cv": found.cv,
-            "sd_pair": found.sd_pair,
-            "run_timeout_s": found.run_timeout_s,
-            "advice": found.advice,
-            "runs": [run_facts(one) for one in runs],
-        },
+        calibration=calibration_of(runs, found),
         carried_over=carried,
     )
 
 
-def run_facts(run: BenchRun) -> dict[str, Any]:
-    """Return what the journal keeps of one calibration run: all but what it printed."""
-    facts = asdict(run)
-    del facts["raw"]
-    return facts
+def calibration_of(runs: list[BenchRun], found: Calibrated) -> dict[str, Any]:
+    """Return what the journal keeps of a calibration: each run but what it printed, and what was found."""
+    facts = [asdict(run) for run in runs]
+    for one in facts:
+        del one["raw"]
+    return {
+        "history": asdict(found.history),
+        "cv": found.cv,
+        "sd_pair": found.sd_pair,
+        "run_timeout_s": found.run_timeout_s,
+        "advice": found.advice,
+        "runs": facts,
+    }
 
 
 async def record_creation(

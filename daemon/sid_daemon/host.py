@@ -156,6 +156,20 @@ class Host:
             with trio.move_on_after(CLOSE_LIMIT_S, shield=True):
                 await store.close()
 
+    @asynccontextmanager
+    async def at_rest(self, run: KnownRun) -> AsyncIterator[tuple[RunState, RunStore]]:
+        """Give the state and store of a run that is not active, and let it not become so meanwhile.
+
+        Raises:
+            AlreadyRunning: it is active.
+            StoreError: its database is missing or damaged.
+        """
+        async with self._starting:
+            if self._is_active(run.run_id):
+                raise AlreadyRunning(f"run {run.run_id} is active", hint=f"stop it: sictl stop {run.run_id}")
+            async with self.opened(run) as found:
+                yield found
+
     def store_of(self, run: KnownRun) -> RunStore:
         """Return the store of a run, not yet open."""
         return RunStore(

@@ -51,7 +51,7 @@ class Intake:
 
     def __init__(self, host: Host, open_site: OpenSite) -> None:
         self._host = host
-        self._open_site = open_site
+        self.open_site = open_site
 
     async def init(self, params: InitParams) -> InitResult:
         """Set a track up, or tell what is missing.
@@ -62,7 +62,7 @@ class Intake:
             Refused: the benchmark fails on the baseline, or jobs cannot be contained.
             AlreadyRunning: the run is active.
         """
-        site = await self._open_site(params.repo, params.root, topic_slug(params.topic or ""))
+        site = await self.open_site(params.repo, params.root, topic_slug(params.topic or ""))
         try:
             return await self._init(site, params)
         finally:
@@ -165,7 +165,7 @@ class Intake:
             AlreadyRunning: the repository has an active run.
             SettingsInvalid: a setting is wrong.
         """
-        site = await self._open_site(params.repo, params.root, topic_slug(params.topic or ""))
+        site = await self.open_site(params.repo, params.root, topic_slug(params.topic or ""))
         try:
             repo = site.info.top
             root = Path(await trio.to_thread.run_sync(find_root, repo, params.topic, params.root))

@@ -20,6 +20,7 @@ from sid_daemon.core.run import step
 from sid_daemon.core.state import RunState
 from sid_daemon.host import Host
 from sid_daemon.intake import Intake
+from sid_daemon.recalibrating import recalibrate
 from sid_daemon.report import text
 from sid_daemon.runstore import documents_as
 from sid_daemon.setting_rows import setting, setting_rows
@@ -52,6 +53,7 @@ from sid_protocol.rpc import PROTOCOL
 from sid_protocol.settings import TRUSTED_KEYS, parse_settings, with_value
 from sid_protocol.status import (
     ApplyResult,
+    CalibrateResult,
     ConfigResult,
     DaemonInfo,
     DiffResult,
@@ -138,6 +140,7 @@ class Methods:
             "run.export": self.export,
             "run.verify": self.verify,
             "run.summary": self.summary,
+            "run.calibrate": self.calibrate,
         }
 
     async def info(self, _params: NoParams, _call: object) -> DaemonInfo:
@@ -343,6 +346,10 @@ class Methods:
         async with self._host.opened(run) as (state, store):
             lines = await verifying.disagreements(state, store)
             return VerifyResult(agrees=not lines, disagreements=lines, rounds=state.completed)
+
+    async def calibrate(self, params: RunParams, _call: object) -> CalibrateResult:
+        """`run.calibrate`."""
+        return await recalibrate(self._host, self._intake, await self._host.find(params.run, params.topic))
 
     async def summary(self, params: RunParams, _call: object) -> SummaryResult:
         """`run.summary`."""

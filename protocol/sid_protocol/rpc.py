@@ -155,6 +155,13 @@ _ALL = (
         status.VerifyResult,
         _RUN,
     ),
+    Method(
+        "run.calibrate",
+        "Run the improvement branch's benchmark again and again to learn its noise anew.",
+        RunParams,
+        status.CalibrateResult,
+        (NoSuchRun, Refused, AlreadyRunning),
+    ),
     Method("run.summary", "Tell how a run ended or stands.", RunParams, status.SummaryResult, _RUN),
     Method(
         "log.subscribe",

@@ -266,6 +266,24 @@ class SummaryResult(Result):
     fields: dict[str, JsonValue]
 
 
+class CalibrateResult(Result):
+    """What running the same tree again and again says of the benchmark."""
+
+    run_id: str
+    mode: Literal["deterministic", "noisy"] = Field(description="How the next rounds are judged.")
+    samples: list[float]
+    score: float = Field(description="`best_score` from now on.")
+    score_before: float
+    spread_pct: float = Field(description="(max - min) / mean, in percent.")
+    sd_pair: float | None = Field(description="Relative sd of one pair of runs; null where scores are exact.")
+    findable: tuple[float, float] | None = Field(
+        description="Relative gains found 1 time in 2, and nearly always."
+    )
+    run_s: float | None = Field(description="Median time of one run.")
+    run_timeout_s: float | None = Field(description="Deadline of one run, beside `deadlines.benchmark`.")
+    notes: list[str] = Field(default_factory=list, description="Advice, a line each.")
+
+
 # Settings, diff, apply, views
 
 

@@ -29,6 +29,7 @@ GOOD = {
     "idea": ["try this"],
     "config": ["list"],
     "apply": ["--yes"],
+    "calibrate": [],
     "export": [],
     "verify": [],
     "daemon": ["status"],
