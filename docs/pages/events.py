@@ -40,6 +40,7 @@ LOG_RECORDS = {
     "work_failed": "git, the disk or the machine stood in the way: `reason`, `hint`",
     "deadline_passed": "a turn is past its deadline: `clock` (hard or idle)",
     "force_kill": "it was killed: `reason`, `last_tool`, `repeats`, `waiting_in`, `snippet`, `processes_killed`",
+    "budget_used": "a share of a limit of the budget is used up: `budget`, `share`, `spent`, `limit`",
     "round_blocked": "so many force-kills that the round ends: `force_kills`",
     "merge_tried": "a candidate was merged in the object database: `conflict`",
     "verdict": "the tournament's outcome in a line: `told`",

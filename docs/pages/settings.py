@@ -10,21 +10,15 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from pages.words import first_line, made_from, prose, table, type_text
+from pages.words import cell, first_line, made_from, prose, table, type_text
 from sid_daemon.daemon_settings import DaemonSettings
-from sid_protocol.settings import TRUSTED_KEYS, GuardRule, Settings
+from sid_protocol.settings import TRUSTED_KEYS, Settings
 
 NO_EFFECT = frozenset(
     {
         "number_of_max_critics",
         "current_repo_url",
         "si_claude_setting",
-        "models",
-        "base_url",
-        "api_key_file",
-        "detectors",
-        "score_bounds",
-        "score_token",
         "lessons_window",
         "lesson_threshold",
         "lesson_probe",
@@ -32,7 +26,6 @@ NO_EFFECT = frozenset(
         "review_candidates",
         "record",
         "replay_from",
-        "budget.usd_per_round",
         "measurement.slots",
         "measurement.quiet",
     }
@@ -67,33 +60,45 @@ def settings_page() -> str:
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
     }
     plain = {name: inner for name, inner in schema["properties"].items() if name not in groups}
-    lines = [SETTINGS_HEAD, "## Keys", "", *_settings_table(plain, Settings())]
+    lines = [SETTINGS_HEAD, "## Keys", "", *_settings_table(plain, Settings().model_dump(mode="json"))]
     for name, model in groups.items():
         inner = schema["$defs"][model.__name__]
         mark = " **T**" if name in TRUSTED_KEYS else ""
         lines += ["", f"## `{name}`{mark}", "", first_line(model), ""]
-        lines += _settings_table(inner["properties"], model(), f"{name}.")
-    lines += ["", "### GuardRule", "", first_line(GuardRule), ""]
-    lines += _settings_table(schema["$defs"]["GuardRule"]["properties"], GuardRule(), "")
+        lines += _settings_table(inner["properties"], model().model_dump(mode="json"), f"{name}.")
+    lines += _objects(schema, {model.__name__ for model in groups.values()})
+    own = DaemonSettings.model_json_schema()
     lines += [
         "",
         "## The daemon's own: `sid.toml`",
         "",
         "`$SID_CONFIG`, else `$XDG_CONFIG_HOME/sid/sid.toml`; optional, read once when the daemon starts.",
         "",
-        *_settings_table(DaemonSettings.model_json_schema()["properties"], DaemonSettings()),
+        *_settings_table(own["properties"], DaemonSettings().model_dump(mode="json")),
+        *_objects(own, set()),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _settings_table(fields: dict[str, Any], defaults: BaseModel, prefix: str = "") -> list[str]:
-    values = defaults.model_dump(mode="json")
+def _objects(schema: dict[str, Any], told: set[str]) -> list[str]:
+    """Return a section for each object that a setting holds, but for those told already."""
+    lines = []
+    for name, inner in schema.get("$defs", {}).items():
+        if name not in told:
+            fields = inner["properties"]
+            defaults = {field: one["default"] for field, one in fields.items() if "default" in one}
+            lines += ["", f"### {name}", "", cell(inner.get("description", "")), ""]
+            lines += _settings_table(fields, defaults)
+    return lines
+
+
+def _settings_table(fields: dict[str, Any], values: dict[str, Any], prefix: str = "") -> list[str]:
     rows = []
     for name, schema in fields.items():
         key = f"{prefix}{name}"
         marks = [mark for mark, known in (("**T**", TRUSTED_KEYS), ("·", NO_EFFECT)) if key in known]
-        default = json.dumps(values[name], ensure_ascii=False)
-        rows.append((f"`{key}`", _setting_type(schema), f"`{default}`", prose(schema), " ".join(marks)))
+        default = f"`{json.dumps(values[name], ensure_ascii=False)}`" if name in values else "required"
+        rows.append((f"`{key}`", _setting_type(schema), default, prose(schema), " ".join(marks)))
     return table(("key", "type", "default", "why this default", ""), rows)
 
 
@@ -103,5 +108,5 @@ _BOUNDS = (("minimum", "≥"), ("exclusiveMinimum", ">"), ("maximum", "≤"), ("
 def _setting_type(schema: dict[str, Any]) -> str:
     if "anyOf" in schema:
         return " \\| ".join(_setting_type(choice) for choice in schema["anyOf"])
-    bounds = " ".join(f"{sign} {schema[word]:g}" for word, sign in _BOUNDS if word in schema)
+    bounds = " ".join(f"{sign} {schema[word]:.10g}" for word, sign in _BOUNDS if word in schema)
     return f"{type_text(schema)} {bounds}".strip()
