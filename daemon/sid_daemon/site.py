@@ -12,12 +12,15 @@ from pathlib import Path
 import trio
 
 from sid_actors import refs
+from sid_actors.backends.anthropic_api import Service
+from sid_actors.backends.keys import read_key
 from sid_actors.backends.visible import check_agent_command
 from sid_actors.git_master import GitMaster
 from sid_actors.repository import RepoInfo, discover
 from sid_actors.trees import open_repository
 from sid_actors.workbench.base import BenchRun
 from sid_actors.workbench.benchmark import LocalBench
+from sid_actors.workbench.detectors import check_names
 from sid_actors.workbench.local import seal_of, tracked_files
 from sid_actors.workbench.machine import MachineLock
 from sid_actors.workbench.pool import delete
@@ -30,7 +33,7 @@ from sid_protocol.errors import GitError, Refused, SettingsInvalid
 from sid_protocol.locations import track_root
 from sid_protocol.settings import Settings
 
-BACKENDS = ("local", "command")
+BACKENDS = ("local", "command", "anthropic")
 
 
 class Machine:
@@ -38,10 +41,12 @@ class Machine:
 
     Args:
         lock: The machine's benchmark lock.
+        service: What all runs share of a model service.
     """
 
-    def __init__(self, lock: MachineLock) -> None:
+    def __init__(self, lock: MachineLock, service: Service | None = None) -> None:
         self.lock = lock
+        self.service = service or Service()
         self.sandbox_fault: str | None = None
         self._probed = trio.Event()
 
@@ -127,6 +132,7 @@ class LocalSite:
     async def check(self, settings: Settings) -> str:
         """Return how jobs will be contained; raises where they cannot run."""
         check_format(settings.benchmark_format)
+        check_names(settings.detectors)
         if settings.agent_backend not in BACKENDS:
             raise SettingsInvalid(
                 "agent_backend",
@@ -135,6 +141,8 @@ class LocalSite:
             )
         if settings.agent_command or settings.agent_backend != "command":
             await trio.to_thread.run_sync(check_agent_command, settings, self.info.top)
+        if settings.agent_backend == "anthropic":
+            await trio.to_thread.run_sync(read_key, settings, self.info.top)
         commit = await self.target_commit(settings.target_branch)
         await check_submodules(self.info.common_dir, commit)
         tracked = await tracked_files(self.info.common_dir, commit)

@@ -23,6 +23,7 @@ from sid_actors.trees import Change, changes, files, open_repository, tree_of, w
 from sid_actors.workbench.base import Collected
 from sid_actors.workbench.checkouts import Checkouts, Worktree
 from sid_actors.workbench.edits import ConversionConfig, Edits, conversion_config, find_edits
+from sid_actors.workbench.inspection import inspect
 from sid_actors.workbench.pool import PlainCheckout
 from sid_actors.workbench.seal import (
     Refusal,
@@ -138,6 +139,11 @@ class LocalWorkbench:
             nested=edits.nested,
             filtered=edits.filtered,
         )
+        if refused is None:
+            refused, found = await trio.to_thread.run_sync(
+                inspect, self._info.common_dir, differences, seal, settings
+            )
+            warnings = (*warnings, *found)
         return Collected(
             commit=commit,
             diff_stat=stat.line.strip(),

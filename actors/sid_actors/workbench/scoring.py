@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from sid_protocol.errors import SettingsInvalid
@@ -59,7 +60,12 @@ def check_format(form: str) -> None:
 
 
 def parse_score(
-    form: str, primary_metric: str, output: str, last_line: str | None, exit_code: int | None
+    form: str,
+    primary_metric: str,
+    output: str,
+    last_line: str | None,
+    exit_code: int | None,
+    token: str | None = None,
 ) -> Score | ScoreFault:
     """Read the score of a run that ended by itself.
 
@@ -70,19 +76,30 @@ def parse_score(
         last_line: The last line of stdout that is not blank; "" where there is none, None where it is too long
             to be known whole.
         exit_code: The exit status; None where a signal ended the process.
+        token: What must stand beside the score: the key `token` of the object, or a word of the score's line
+            (`pass_fail`: of the last line, where it passed); None where nothing need.
     """
     if form == "pass_fail":
+        if exit_code == 0 and token and token not in (last_line or "").split():
+            return _no_token()
         return Score(1.0 if exit_code == 0 else 0.0)
     if exit_code != 0:
         how = "a signal" if exit_code is None else f"exit code {exit_code}"
         return ScoreFault("logic_error", f"the benchmark ended with {how}")
     if form.startswith(REGEX_PREFIX):
-        return _by_pattern(form.removeprefix(REGEX_PREFIX), output)
+        return _by_pattern(form.removeprefix(REGEX_PREFIX), output, token)
     if last_line is None:
         return _fault("the last line is too long to hold a score")
     if not last_line.strip():
         return _fault("the benchmark printed nothing")
-    return _by_number(last_line) if form == "number" else _by_json(last_line, primary_metric)
+    return _by_number(last_line, token) if form == "number" else _by_json(last_line, primary_metric, token)
+
+
+def within(score: Score, bounds: Sequence[float] | None) -> Score | ScoreFault:
+    """Return the score, or a fault where it is beyond what the metric can be (`score_bounds`, low and high)."""
+    if bounds and not bounds[0] <= score.value <= bounds[1]:
+        return _fault(f"the score {score.value!r} is beyond score_bounds, {bounds[0]:g} to {bounds[1]:g}")
+    return score
 
 
 def parse_number(text: str) -> float | None:
@@ -102,15 +119,30 @@ def _quoted(text: str) -> str:
     return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
 
 
-def _by_number(line: str) -> Score | ScoreFault:
+def _no_token() -> ScoreFault:
+    return _fault(
+        "the score's token (SID_SCORE_TOKEN) did not come back: the benchmark did not print this score"
+    )
+
+
+def _by_number(line: str, token: str | None) -> Score | ScoreFault:
+    if token:
+        words = line.split()
+        if token not in words:
+            return _no_token()
+        words.remove(token)
+        line = " ".join(words)
     value = parse_number(line)
     return _fault(f"the last line is no finite number: {_quoted(line)}") if value is None else Score(value)
 
 
-def _by_pattern(pattern: str, output: str) -> Score | ScoreFault:
+def _by_pattern(pattern: str, output: str, token: str | None) -> Score | ScoreFault:
     matches = deque(re.finditer(pattern, output, re.MULTILINE), maxlen=1)
     if not matches:
         return _fault("the pattern matches nothing that the benchmark printed")
+    start, end = output.rfind("\n", 0, matches[0].start()) + 1, output.find("\n", matches[0].end())
+    if token and token not in output[start : end if end >= 0 else None]:
+        return _no_token()
     group = matches[0].group(1)
     value = None if group is None else parse_number(group)
     if value is None:
@@ -118,13 +150,15 @@ def _by_pattern(pattern: str, output: str) -> Score | ScoreFault:
     return Score(value)
 
 
-def _by_json(line: str, primary_metric: str) -> Score | ScoreFault:
+def _by_json(line: str, primary_metric: str, token: str | None) -> Score | ScoreFault:
     try:
         document = json.loads(line)
     except (ValueError, RecursionError):
         return _fault(f"the last line is no JSON object: {_quoted(line)}")
     if not isinstance(document, dict):
         return _fault(f"the last line is no JSON object: {_quoted(line)}")
+    if token and document.get("token") != token:
+        return _no_token()
     if primary_metric not in document:
         return _fault(f"the result has no {_quoted(primary_metric)}: {_quoted(line)}")
     value = _finite(document[primary_metric])
