@@ -17,10 +17,10 @@ from sid_protocol.rpc import METHODS, PROTOCOL, openrpc_document
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))  # run as a script or by a test, this folder is no package
 
-from pages import cli, contracts, events, killed, settings  # noqa: E402
-from pages.words import json_text as _json  # noqa: E402
-from pages.words import prose as _text  # noqa: E402
-from pages.words import type_text as _type  # noqa: E402
+from pages import cli, contracts, events, killed, settings  # noqa: E402 - found on the path that is set above
+from pages.words import json_text as _json  # noqa: E402 - found on the path that is set above
+from pages.words import prose as _text  # noqa: E402 - found on the path that is set above
+from pages.words import type_text as _type  # noqa: E402 - found on the path that is set above
 
 RPC_HEAD = f"""\
 # JSON-RPC

@@ -129,7 +129,8 @@ def _named_by(node: ast.AST) -> list[tuple[str, tuple[str, ...]]]:
             return [(name, ("error" if method == "exception" else method,))]
         case ast.Call(func=ast.Attribute(attr="tell" | "_requeue"), args=[ast.Constant(value=str(name)), *_]):
             return [(name, ("warning",))] if re.fullmatch(r"[a-z_]+", name) else []
-    return []
+        case _:
+            return []
 
 
 def _levels(node: ast.expr) -> tuple[str, ...]:
@@ -141,7 +142,8 @@ def _levels(node: ast.expr) -> tuple[str, ...]:
             return (*_levels(one), *_levels(other)) if _levels(one) and _levels(other) else ()
         case ast.Name(id="level"):
             return ("info", "warning")
-    return ()
+        case _:
+            return ()
 
 
 def events_page() -> str:

@@ -6,6 +6,7 @@ Pure. Makes Markdown of JSON Schemas and docstrings.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -50,7 +51,7 @@ def first_line(thing: type) -> str:
     return cell((inspect.getdoc(thing) or "").split("\n\n")[0])
 
 
-def table(headers: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
+def table(headers: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
     """Return a Markdown table's lines."""
     lines = [f"| {' | '.join(headers)} |", f"|{'---|' * len(headers)}"]
     return [*lines, *(f"| {' | '.join(row)} |" for row in rows)]
