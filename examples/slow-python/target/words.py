@@ -1,0 +1,49 @@
+"""Counts what readers wrote: which words are new, which come twice, and a digest of all."""
+
+import re
+
+
+def tokens(text):
+    found = []
+    for line in text.splitlines():
+        pattern = re.compile("[a-z]+")
+        for word in pattern.findall(line.lower()):
+            found.append(word)
+    return found
+
+
+def unknown(words, dictionary):
+    known = []
+    for entry in dictionary:
+        known.append(entry)
+    missing = []
+    for word in words:
+        if word not in known:
+            missing.append(word)
+    return missing
+
+
+def twice(words):
+    seen = []
+    repeated = []
+    for word in words:
+        if word in seen:
+            repeated.append(word)
+        else:
+            seen.append(word)
+    return repeated
+
+
+def weight(word):
+    total = 0
+    for letter in word:
+        total += ord(letter) % 7
+    return total
+
+
+def report(text, dictionary):
+    words = tokens(text)
+    lines = ""
+    for word in unknown(words, dictionary):
+        lines += f"{word} {weight(word)}\n"
+    return lines + f"{len(twice(words))} come twice\n"
