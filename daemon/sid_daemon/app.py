@@ -17,6 +17,7 @@ from typing import Any
 import structlog
 import trio
 
+from sid_actors.backends.anthropic_api import Service
 from sid_actors.process import prepare_jobs, release_jobs
 from sid_actors.workbench.machine import MachineLock, lock_path
 from sid_daemon import config
@@ -123,7 +124,10 @@ class _Daemon:
 
     async def _serve(self, registry: Registry, logs: Logs, nursery: trio.Nursery) -> None:
         prefix = hashlib.sha256(str(self._state_dir).encode()).hexdigest()[:12]
-        machine = Machine(MachineLock(lock_path(os.environ, str(self._state_dir))))
+        service = Service(
+            prices={name: one.price for name, one in self._settings.prices.items()}, learn=logs.redactor.learn
+        )
+        machine = Machine(MachineLock(lock_path(os.environ, str(self._state_dir))), service)
         host = Host(registry, self._state_dir, MakeRunHands(machine), Charts(machine.lock), emit, nursery)
         intake = Intake(host, OpenLocalSite(machine))
         methods = Methods(

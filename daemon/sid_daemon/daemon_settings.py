@@ -9,15 +9,42 @@ from __future__ import annotations
 import difflib
 import tomllib
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sid_protocol.errors import SettingsInvalid
+from sid_protocol.prices import Price
 
 SIZE_LIMIT = 1_000_000
 
 
+Dollars = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class ModelPrice(BaseModel):
+    """US dollars per million tokens of one model; what is not named is derived from `input`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    input: Dollars = Field(description="tokens in")
+    output: Dollars = Field(description="tokens out")
+    cache_read: Dollars | None = Field(None, description="a tenth of input")
+    cache_write: Dollars | None = Field(None, description="a quarter more than input")
+
+    @property
+    def price(self) -> Price:
+        """As a price."""
+        read, write = self.cache_read, self.cache_write
+        return Price(
+            input=self.input,
+            output=self.output,
+            cache_read=0.1 * self.input if read is None else read,
+            cache_write=1.25 * self.input if write is None else write,
+        )
+
+
 class DaemonSettings(BaseModel):
-    """All keys of `sid.toml`, flat."""
+    """All keys of `sid.toml`, flat but for the tables of `prices`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -27,6 +54,7 @@ class DaemonSettings(BaseModel):
     log_file_mb: int = Field(64, ge=1, le=4096, description="a file that an editor still opens")
     log_files: int = Field(10, ge=1, le=1000, description="weeks of records")
     connections: int = Field(1024, ge=1, le=100_000, description="clients at once; each costs about 20 KiB")
+    prices: dict[str, ModelPrice] = Field({}, description="prices of models, which go before our own table's")
 
 
 def read_daemon_settings(path: Path) -> DaemonSettings:

@@ -28,7 +28,11 @@ _VAGUE = re.compile(r"\b(?:better|improve|good|nice|optimi[sz]e|fast(?:er)?|clea
 
 
 def merged_settings(
-    present: Mapping[str, JsonValue] | None, params: InitParams, default_branch: str
+    present: Mapping[str, JsonValue] | None,
+    params: InitParams,
+    default_branch: str,
+    *,
+    has_key: bool = False,
 ) -> dict[str, JsonValue]:
     """Return raw settings: what is there, then the flags, then `--set`.
 
@@ -36,6 +40,7 @@ def merged_settings(
         present: The settings file as it is, or None for a new track.
         params: The flags.
         default_branch: The target branch of a new track whose flags name none.
+        has_key: Whether a model can be called, which a new track then does that names no back end.
     """
     raw: dict[str, JsonValue] = (
         dict(present) if present is not None else {**FRESH, "target_branch": default_branch}
@@ -46,6 +51,8 @@ def merged_settings(
     backend = params.backend
     if backend is None and params.agent_command is not None and raw.get("agent_backend") is None:
         backend = "command"
+    if backend is None and present is None and has_key and params.agent_command is None:
+        backend = "anthropic"
     direction = {"higher": "higher_is_better", "lower": "lower_is_better", None: None}[params.direction]
     flags: dict[str, JsonValue] = {
         "benchmark_command": params.benchmark,

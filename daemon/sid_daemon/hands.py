@@ -15,9 +15,11 @@ import trio
 
 from sid_actors.activity import ActivityLog
 from sid_actors.architect import Architect
+from sid_actors.backends.anthropic_api import AnthropicBackend
 from sid_actors.backends.base import Answer, Backend, Turn
 from sid_actors.backends.command import CommandBackend
 from sid_actors.backends.local.adapter import LocalBackend
+from sid_actors.backends.purse import Purse
 from sid_actors.bench_actor import BenchActor
 from sid_actors.critic import Critic
 from sid_actors.executor import Executor, collect
@@ -57,6 +59,7 @@ from sid_protocol.commands import (
     RunPlan,
 )
 from sid_protocol.errors import SidError
+from sid_protocol.purse import Amount, Ledger
 from sid_protocol.settings import Settings, trust_digest
 
 CLEANUP_LIMIT_S = 3.0
@@ -78,6 +81,20 @@ class ChosenBackend:
     async def answer(self, turn: Turn, activity: ActivityLog) -> Answer:
         """See `Backend.answer`."""
         return await self._backends[self._settings().agent_backend].answer(turn, activity)
+
+
+def ledger_of(state: RunState) -> Ledger:
+    """Return what a run has spent on models by now, as the journal has it."""
+    spent = state.spent.values()
+    return Ledger(
+        spent=Amount(
+            usd=sum(one.usd or 0.0 for one in spent),
+            tokens=sum((one.input_tokens or 0) + (one.output_tokens or 0) for one in spent),
+            calls=sum(one.calls for one in spent),
+        ),
+        round_usd=state.round.usd if state.round else 0.0,
+        iteration=state.iteration,
+    )
 
 
 class RunHands:
@@ -158,8 +175,18 @@ class RunHands:
                 hurry=self._hurry,
             )
             local = LocalBackend(enclose=enclose, path=self._tools.path, readable=self._tools.readable)
+            model = AnthropicBackend(
+                repo=self._info.top,
+                enclose=enclose,
+                purse=Purse(ledger_of(self._state()), self._on_share),
+                service=self._machine.service,
+                path=self._tools.path,
+                readable=self._tools.readable,
+                git_dir=self._info.common_dir,
+                tell=self._on_model,
+            )
             self._backend = ChosenBackend(
-                functools.partial(self._settings), {"command": command, "local": local}
+                functools.partial(self._settings), {"command": command, "local": local, "anthropic": model}
             )
         return self._backend
 
@@ -171,6 +198,23 @@ class RunHands:
             iteration=turn.iteration,
             actor=turn.agent_id,
             line=line[:1000],
+        )
+
+    def _on_model(self, turn: Turn, level: str, event: str, **fields: Any) -> None:
+        self._host.emit(
+            level, event, run_id=self._run.run_id, iteration=turn.iteration, actor=turn.agent_id, **fields
+        )
+
+    def _on_share(self, key: str, share: float, spent: float, limit: float) -> None:
+        self._host.emit(
+            "warning",
+            "budget_used",
+            run_id=self._run.run_id,
+            iteration=self._state().iteration,
+            budget=key,
+            share=share,
+            spent=spent,
+            limit=limit,
         )
 
     # Hands

@@ -103,6 +103,8 @@ class Redactor:
 
     def learn(self, *secrets: str) -> None:
         """Hide these values from now on; one shorter than 8 characters is not taken."""
+        if self._known.issuperset(secrets) and secrets:
+            return
         self._keys = {}
         self._known |= {secret for secret in secrets if len(secret) >= _SHORTEST_SECRET}
         if self._known:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from pydantic import JsonValue
 
+from sid_actors.backends.keys import has_key
 from sid_actors.repository import RepoInfo
 from sid_actors.workbench.base import BenchRun
 from sid_daemon import config, gate
@@ -97,7 +98,7 @@ def trusts(settings: Settings) -> dict[str, Any]:
 def draft_of(root: Path, params: InitParams, default_branch: str) -> Draft:
     """Draft a track from what is there and the flags; blocks for some small files."""
     present = config.read_raw(root)
-    raw = gate.merged_settings(present, params, default_branch)
+    raw = gate.merged_settings(present, params, default_branch, has_key=has_key())
     settings = parse_settings(raw)
     goal_text = config.read_text(root, "goal.md") or ""
     known = read_objective(goal_text)

@@ -8,8 +8,7 @@ closed, and what the call did is activity.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +20,7 @@ from sid_actors.backends.models import LEAST_OUTPUT_TOKENS
 from sid_actors.backends.pace import Pace
 from sid_actors.backends.purse import Purse
 from sid_actors.backends.reply import BrokenStreamError, Reply
+from sid_actors.backends.sse import EventReader
 from sid_actors.backends.trouble import Trouble, trouble_of
 from sid_protocol.errors import BackendError
 from sid_protocol.prices import Price
@@ -149,9 +149,7 @@ class Caller:
             try:
                 self.activity.doing = f"waiting for {self.model}" if doing == "starting" else doing
                 self.activity.request_since = trio.current_time()
-                async with self._streamed(request, reserved.output) as events:
-                    async for event in events:
-                        self._seen(reply, event)
+                await self._stream(request, reserved.output, reply)
                 reply.finish()
             except self.errors as error:
                 return trouble_of(error)
@@ -164,23 +162,40 @@ class Caller:
     def _on_wait(self, seconds: float) -> None:
         self.activity.doing = f"waiting {seconds:.1f} s for the rate limit"
 
-    @asynccontextmanager
-    async def _streamed(self, request: dict[str, Any], output: int) -> AsyncIterator[Any]:
+    async def _stream(self, request: dict[str, Any], output: int, reply: Reply) -> None:
+        """Send a request and fold the events of its answer.
+
+        The SDK's own events are left alone: a fault in the middle of them leaves its readers open. Here a fault
+        closes the connection first, and reading on then ends them all.
+        """
         stream = await self.client.messages.create(
             model=self.model, max_tokens=output, stream=True, **request
         )
+        events = EventReader()
+        fault: Exception | None = None
         async with stream:
-            yield stream
+            try:
+                async for chunk in stream.response.aiter_bytes():
+                    if fault is not None:
+                        continue
+                    try:
+                        for event in events.feed(chunk):
+                            self._seen(reply, event)
+                    except BrokenStreamError as error:
+                        fault = error
+                        await stream.response.aclose()
+            except self.errors as error:
+                fault = fault or error
+        # What comes after a whole reply is of no matter.
+        if fault is not None and not reply.ended:
+            raise fault
 
-    def _seen(self, reply: Reply, event: Any) -> None:
+    def _seen(self, reply: Reply, event: dict[str, Any]) -> None:
         """Fold one event, and note it as a sign of life."""
-        raw = event.model_dump(mode="json") if hasattr(event, "model_dump") else event
-        if not isinstance(raw, dict):
-            raise BrokenStreamError("an event that is no object")
-        piece = reply.feed(raw)
+        piece = reply.feed(event)
         self.activity.request_since = trio.current_time()
         self.activity.touch("writing" if piece else None)
-        if raw.get("type") == "content_block_stop" and reply.content:
+        if event.get("type") == "content_block_stop" and reply.content:
             block = reply.content[-1]
             if block.get("type") == "text":
                 self.activity.output(str(block.get("text", ""))[-400:])

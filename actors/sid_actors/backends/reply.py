@@ -14,7 +14,16 @@ from sid_protocol.prices import Usage
 
 
 class BrokenStreamError(Exception):
-    """The stream is not one of this API, or it ended in the middle."""
+    """The stream is not one of this API, it ended in the middle, or its server said that it failed.
+
+    Args:
+        what: What is wrong.
+        body: What the server said, as in an answer that is an error.
+    """
+
+    def __init__(self, what: str, body: dict[str, Any] | None = None) -> None:
+        super().__init__(what)
+        self.body = body
 
 
 @dataclass(slots=True)
@@ -27,6 +36,7 @@ class Reply:
         stop_reason: Why the model stopped; None while it has not.
         usage: Tokens, as far as the server has told.
         begun: Whether anything of it has come.
+        ended: Whether the server said that this was all.
         written: Characters that came, for an estimate where the stream breaks.
         unreadable: Arguments of tool calls that are no JSON, by the call's id.
     """
@@ -36,6 +46,7 @@ class Reply:
     stop_reason: str | None = None
     usage: Usage = field(default_factory=Usage)
     begun: bool = False
+    ended: bool = False
     written: int = 0
     unreadable: dict[str, str] = field(default_factory=dict)
     _open: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -65,6 +76,10 @@ class Reply:
                 if delta.get("stop_reason"):
                     self.stop_reason = str(delta["stop_reason"])
                 self._count(event.get("usage"))
+            case "message_stop":
+                self.ended = True
+            case "error":
+                raise BrokenStreamError("the service ended the stream", event)
             case _:
                 pass
         return ""

@@ -56,6 +56,10 @@ def trouble_of(error: BaseException) -> Trouble:
 
 
 def _words(error: BaseException, status: int | None, kind: str, said: str) -> str:
+    if status is None and said:
+        return (
+            f"the model service ended the stream ({kind.replace('_', ' ')}): {' '.join(said.split())[:300]}"
+        )
     if status is None:
         told = str(error) or type(error).__name__
         return f"connection lost: {type(error).__name__}: {' '.join(told.split())[:300]}"
