@@ -153,6 +153,7 @@ class _Daemon:
         emit("info", "daemon_started", version=__version__, pid=os.getpid())
         for run in await host.crashed_runs():
             await resume(host, intake, run)
+        host.recovered.set()
         if self._idle_exit_s is not None:
             nursery.start_soon(self._leave_when_idle, host, server, self._idle_exit_s)
         await self._leave.wait()

@@ -16,14 +16,17 @@ import trio
 
 from sid_daemon import config
 from sid_daemon.charts import Charts
+from sid_daemon.clock import now_iso
 from sid_daemon.conductor import Conductor, Emit, Hands
-from sid_daemon.core.run import is_active
+from sid_daemon.core.run import is_active, step
 from sid_daemon.core.state import RunState
 from sid_daemon.runstore import RunStore, config_copy
 from sid_daemon.store.journal import copy_database
+from sid_daemon.store.records_log import log_records
 from sid_daemon.store.registry import KnownRun, Registry
+from sid_daemon.store.views import project
 from sid_protocol.errors import AlreadyRunning, NoSuchRun, NotRunning, ShuttingDown, SidError, StoreError
-from sid_protocol.events import RunStarted
+from sid_protocol.events import RunFailed, RunStarted
 from sid_protocol.ids import topic_slug
 from sid_protocol.settings import Settings
 
@@ -69,6 +72,7 @@ class Host:
         self.active: dict[str, Conductor] = {}
         self.changed = trio.Event()
         self.leaving = False
+        self.recovered = trio.Event()
         self._make_hands = make_hands
         self._charts = charts
         self._limiter = trio.CapacityLimiter(1)
@@ -126,12 +130,13 @@ class Host:
             )
         return found[0]
 
-    def conductor(self, run: KnownRun) -> Conductor:
-        """Return the conductor of an active run.
+    async def conductor(self, run: KnownRun) -> Conductor:
+        """Return the conductor of an active run; waits until what was running before has been resumed.
 
         Raises:
             NotRunning: the run is not active.
         """
+        await self.recovered.wait()
         conductor = self.active.get(run.run_id)
         if conductor is None or conductor.over.is_set():
             raise NotRunning(f"run {run.run_id} is not running", hint=f"start it: sictl start {run.repo}")
@@ -320,9 +325,19 @@ class Host:
         return [run for run in await self.runs() if run.active]
 
     async def forget_active(self, run: KnownRun, error: SidError) -> None:
-        """Note that a run that should be resumed cannot be."""
+        """Note that a run that should be resumed cannot be: it has failed, until the user starts it again."""
         self.emit("error", "resume_failed", run_id=run.run_id, why=str(error))
         await self.remember(replace(run, active=False))
+        failed = RunFailed(at=now_iso(), reason=error.message, hint=error.hint)
+        try:
+            async with self.opened(run) as (state, store):
+                after, _ = step(state, failed)
+                await store.commit([failed], project(state, failed, after), None)
+        except StoreError as lost:
+            self.emit("warning", "failure_not_recorded", run_id=run.run_id, why=str(lost))
+            return
+        for level, name, fields in log_records(state, failed, after):
+            self.emit(level, name, run_id=run.run_id, **fields)
 
 
 async def _suspend(conductor: Conductor, now: bool) -> None:  # noqa: FBT001 - passed by start_soon

@@ -98,6 +98,7 @@ class Intake:
         )
         if missing or params.dry_run:
             return result
+        await self._host.recovered.wait()
         await self._refuse_while_active(repo, root)
         return await self._make(site, draft, result, commit)
 
@@ -165,6 +166,7 @@ class Intake:
             AlreadyRunning: the repository has an active run.
             SettingsInvalid: a setting is wrong.
         """
+        await self._host.recovered.wait()
         site = await self.open_site(params.repo, params.root, topic_slug(params.topic or ""))
         try:
             repo = site.info.top

@@ -198,20 +198,20 @@ class Methods:
 
     async def cancel(self, params: CancelParams, _call: object) -> RunStatusResult:
         """`run.cancel`: answers after the run has stopped."""
-        conductor = self._host.conductor(await self._host.find(params.run, params.topic))
+        conductor = await self._host.conductor(await self._host.find(params.run, params.topic))
         await conductor.stop(now=params.now)
         return RunStatusResult(status=conductor.state.status)
 
     async def pause(self, params: RunParams, _call: object) -> RunStatusResult:
         """`run.pause`."""
-        conductor = self._host.conductor(await self._host.find(params.run, params.topic))
+        conductor = await self._host.conductor(await self._host.find(params.run, params.topic))
         if conductor.state.status == "running":
             await conductor.submit(RunPaused())
         return RunStatusResult(status="paused")
 
     async def resume(self, params: RunParams, _call: object) -> RunStatusResult:
         """`run.resume`."""
-        conductor = self._host.conductor(await self._host.find(params.run, params.topic))
+        conductor = await self._host.conductor(await self._host.find(params.run, params.topic))
         if conductor.state.status != "paused":
             raise NotRunning(f"run {conductor.state.run_id} is not paused", hint="it is running")
         await conductor.submit(RunResumed())

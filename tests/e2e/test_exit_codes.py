@@ -25,7 +25,18 @@ def problem(done: Done, code: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "words", [("status",), ("stop",), ("cancel",), ("pause",), ("resume",), ("attach",), ("logs",), ("daemon", "status"), ("daemon", "shutdown")]
+    "words",
+    [
+        ("status",),
+        ("stop",),
+        ("cancel",),
+        ("pause",),
+        ("resume",),
+        ("attach",),
+        ("logs",),
+        ("daemon", "status"),
+        ("daemon", "shutdown"),
+    ],
 )
 def test_3_no_daemon(world: World, words: tuple[str, ...]) -> None:
     problem(world.sictl(*words, "--json", code=3), "no_daemon")
@@ -50,7 +61,20 @@ def set_up(session_dir: Path) -> Iterator[tuple[World, Repo]]:
         yield world, repo
 
 
-VERBS = ("status", "stop", "pause", "resume", "history", "show", "diff", "plot", "apply --yes", "export", "attach", "config list")
+VERBS = (
+    "status",
+    "stop",
+    "pause",
+    "resume",
+    "history",
+    "show",
+    "diff",
+    "plot",
+    "apply --yes",
+    "export",
+    "attach",
+    "config list",
+)
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -115,7 +139,9 @@ def test_0_one_document_and_nothing_else(set_up: tuple[World, Repo], words: str)
 # How runs end
 
 
-def ended(world: World, numbers: Repo, agent: Agent, code: int, *flags: str, rounds: str | None = None) -> Done:
+def ended(
+    world: World, numbers: Repo, agent: Agent, code: int, *flags: str, rounds: str | None = None
+) -> Done:
     world.init(numbers, agent, *flags)
     more = () if rounds is None else ("--rounds", rounds)
     done = world.run(numbers, *more, "--json", code=code)
@@ -187,7 +213,9 @@ def test_0_max_iterations_ends_again_at_once(world: World, numbers: Repo) -> Non
 
 def test_11_stopped_5_already_running_and_130_with_the_run_going_on(world: World, numbers: Repo) -> None:
     agent = world.agent()
-    agent.script({"role": "researcher", "round": 1, "wait": "brief"}, {"role": "planner", "round": 1, "wait": "plan"})
+    agent.script(
+        {"role": "researcher", "round": 1, "wait": "brief"}, {"role": "planner", "round": 1, "wait": "plan"}
+    )
     world.daemon()
     world.init(numbers, agent)
     waiting = world.start_sictl("start", numbers.path, "--wait")
@@ -195,7 +223,11 @@ def test_11_stopped_5_already_running_and_130_with_the_run_going_on(world: World
         wire.follow()
         wire.until("step_started", step="research")
         following = world.start_sictl("attach", numbers.path)
-        for words in (("start", numbers.path), ("start", numbers.path, "--wait"), ("init", numbers.path, "--trust")):
+        for words in (
+            ("start", numbers.path),
+            ("start", numbers.path, "--wait"),
+            ("init", numbers.path, "--trust"),
+        ):
             problem(world.sictl(*words, "--json", code=5), "already_running")
         problem(world.sictl("resume", numbers.path, "--json", code=5), "not_running")
         # Both have printed something, so that they are past their start.
