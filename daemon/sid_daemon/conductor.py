@@ -226,8 +226,8 @@ class Conductor:
         with trio.CancelScope(shield=True):
             troubles = await self.store.commit(stamped, projection, snapshot)
         self.state = state
-        for event in stamped:
-            self._under_way.pop(event.cause, None)
+        # By what is still on the book, since the end of an inspection or a kill names its target, not itself.
+        self._under_way = {key: one for key, one in self._under_way.items() if key in state.outstanding}
         for trouble in troubles:
             self._emit("warning", "view_not_written", run_id=state.run_id, why=trouble)
         for level, name, fields in records:
