@@ -19,11 +19,13 @@ def path_fault(path: str) -> str | None:
         return "has control characters"
     if path.startswith(("/", "~")) or re.match(r"^[A-Za-z]:[\\/]", path):
         return "is absolute"
-    parts = path.rstrip("/").split("/")
+    parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts:
         return "leaves the repository"
     if any(part.lower() == ".git" for part in parts):
         return "is git's own"
+    if parts[:1] == [".sid"] or parts[:2] == [".omc", "self-improve"]:
+        return "belongs to the record of runs"
     return None
 
 
