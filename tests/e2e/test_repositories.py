@@ -54,6 +54,7 @@ def test_a_submodule_that_is_not_there_is_refused_in_one_line(world: World, repo
     assert "git submodule update --init" in done.err
 
 
+@pytest.mark.slow
 def test_content_filters_run_on_checkout_and_raise_no_alarm(world: World, repo: MakeRepo) -> None:
     made = repo()
     made.git("config", "filter.fake.clean", "sed s/^/pointer:/")
@@ -75,6 +76,7 @@ def test_content_filters_run_on_checkout_and_raise_no_alarm(world: World, repo: 
     assert made.git("show", f"{branch}:big.bin") == "pointer:content"
 
 
+@pytest.mark.slow
 def test_a_changed_file_under_a_content_filter_is_out_of_scope(world: World, repo: MakeRepo) -> None:
     made = repo()
     made.git("config", "filter.fake.clean", "sed s/^/pointer:/")
@@ -89,6 +91,7 @@ def test_a_changed_file_under_a_content_filter_is_out_of_scope(world: World, rep
     assert "big.bin" in world.sictl("show", made.path, "1", "--json").out
 
 
+@pytest.mark.slow
 def test_a_sparse_checkout_is_measured_whole(world: World, repo: MakeRepo) -> None:
     made = repo(
         SEALED_BENCHMARK
@@ -102,6 +105,7 @@ def test_a_sparse_checkout_is_measured_whole(world: World, repo: MakeRepo) -> No
     assert not (made.path / "deep").exists()
 
 
+@pytest.mark.slow
 def test_a_linked_worktree_of_the_users_is_a_target(world: World, repo: MakeRepo) -> None:
     made = repo(SEALED_BENCHMARK)
     made.git("worktree", "add", "--quiet", "-b", "work", "../linked worktree")
