@@ -15,7 +15,7 @@ import trio
 from sid_actors.activity import ActivityLog
 from sid_actors.actor import Actor
 from sid_actors.track import Track
-from sid_actors.workbench.base import Bench
+from sid_actors.workbench.base import Bench, BenchRun
 from sid_protocol.commands import Measure, RunGuards
 from sid_protocol.errors import SidError
 from sid_protocol.events import GuardResult, GuardsDone, RunMeasured, WorkFailed
@@ -54,28 +54,16 @@ class BenchActor(Actor[Measure | RunGuards, RunMeasured | GuardsDone | WorkFaile
             return WorkFailed(cause=message.id, why=str(error))
 
     async def _measure(self, message: Measure) -> RunMeasured:
-        run_once = self.bench.holdout if message.stage == "holdout" else self.bench.measure
         settings = _limited(self.track.settings, message.limit_s)
+        if message.beside is not None:
+            run, other = await self.bench.measure_both(
+                message.tree, message.beside_tree, message.iteration, settings
+            )
+            beside = _event(message, message.beside, message.beside_tree, other)
+            return _event(message, message.arm, message.tree, run).model_copy(update={"beside": beside})
+        run_once = self.bench.holdout if message.stage == "holdout" else self.bench.measure
         run = await run_once(message.tree, message.iteration, settings)
-        return RunMeasured(
-            cause=message.id,
-            iteration=message.iteration,
-            arm=message.arm,
-            tree=message.tree,
-            stage=message.stage,
-            block=message.block,
-            score=run.score,
-            status=cast("Literal['success', 'error', 'timeout']", run.status),
-            category=run.category,
-            why=run.why,
-            sub_scores=run.sub_scores,
-            raw=run.raw,
-            exit_code=run.exit_code,
-            started_at=run.started_at,
-            wall_s=run.wall_s,
-            cpu_s=run.cpu_s,
-            load1=run.load1,
-        )
+        return _event(message, message.arm, message.tree, run)
 
     async def _guard(self, message: RunGuards, activity: ActivityLog) -> GuardsDone:
         """Run the guards in order until one is red that is green on the baseline."""
@@ -105,6 +93,28 @@ class BenchActor(Actor[Measure | RunGuards, RunMeasured | GuardsDone | WorkFaile
             run = await self.bench.check(self.baseline, command, iteration, self.track.settings)
             known = self._baseline_passes[command] = run.passed
         return known
+
+
+def _event(message: Measure, arm: str, tree: str, run: BenchRun) -> RunMeasured:
+    return RunMeasured(
+        cause=message.id,
+        iteration=message.iteration,
+        arm=arm,
+        tree=tree,
+        stage=message.stage,
+        block=message.block,
+        score=run.score,
+        status=cast("Literal['success', 'error', 'timeout']", run.status),
+        category=run.category,
+        why=run.why,
+        sub_scores=run.sub_scores,
+        raw=run.raw,
+        exit_code=run.exit_code,
+        started_at=run.started_at,
+        wall_s=run.wall_s,
+        cpu_s=run.cpu_s,
+        load1=run.load1,
+    )
 
 
 def _limited(settings: Settings, limit_s: float | None) -> Settings:

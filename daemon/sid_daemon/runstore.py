@@ -222,9 +222,8 @@ class RunStore:
             limiter=self._limiter,
         )
         found = [parse_event(text) for text in texts]
-        return [
-            one for one in found if isinstance(one, RunMeasured) and one.cause.startswith(f"r{iteration}.")
-        ]
+        runs = [one for one in found if isinstance(one, RunMeasured)]
+        return [run for one in runs for run in (one, one.beside) if run is not None]
 
     async def entries(self, file: str) -> list[str]:
         """Return the entries of a list-like view."""

@@ -82,6 +82,11 @@ class Machine:
                 f"the {settings.agent_backend} back end needs a sandbox: {self.sandbox_fault}",
                 hint="or accept the risk: sictl init --set 'sandbox=\"off\"' --trust",
             )
+        if settings.measurement.pairing == "duet" and not self.contained(settings):
+            raise Refused(
+                "measurement.pairing duet needs a sandbox: both runs must see the same path",
+                hint="sictl config set measurement.pairing sequential",
+            )
 
 
 class LocalSite:

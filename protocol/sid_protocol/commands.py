@@ -116,6 +116,9 @@ class Measure(Command):
     block: int = 0
     limit_s: float | None = None
     """How long it may take, where that is shorter than the benchmark's deadline."""
+    beside: str | None = None
+    """The arm that is to be run at the same time, in a pair of runs; its tree follows."""
+    beside_tree: str = ""
 
 
 class BuildMerge(Command):

@@ -313,6 +313,8 @@ class RunMeasured(Event):
     wall_s: float = 0.0
     cpu_s: float = 0.0
     load1: float = 0.0
+    beside: RunMeasured | None = None
+    """The run that was made at the same time; it is used after this one."""
 
 
 class MergeBuilt(Event):
@@ -390,6 +392,8 @@ class Activity(Message):
     permission_asked: str | None = None
     asked_question: bool = False
     edits: int = 0
+    recent_edits: int | None = None
+    """Whether files changed since the last three tool calls began; None where nobody looked."""
     claimed_done: bool = False
     process_states: tuple[str, ...] = ()
     """`pid state wchan command`, one a process."""

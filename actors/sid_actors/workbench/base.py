@@ -91,7 +91,7 @@ class Workbench(Protocol):
         """Return the absolute sealed paths that exist in a worktree."""
 
     async def shown_paths(self, worktree: str) -> tuple[Mount, ...]:
-        """Return what a sandbox must show in a worktree besides it: shared paths, the set-up's result."""
+        """Return what a sandbox must show in a worktree or view besides it: shared paths, the set-up's result."""
 
     async def collect(
         self, iteration: int, executor: str, base: str, message: str, settings: Settings
@@ -111,6 +111,16 @@ class Bench(Protocol):
         Raises:
             BenchmarkError: it could not be run at all.
             GitError: the checkout failed.
+        """
+
+    async def measure_both(
+        self, tree: str, beside: str, iteration: int, settings: Settings
+    ) -> tuple[BenchRun, BenchRun]:
+        """Run the benchmark on two trees at once, each at the same path of its own sandbox.
+
+        Raises:
+            BenchmarkError: there is no sandbox, or it could not be run at all.
+            GitError: a checkout failed.
         """
 
     async def holdout(self, tree: str, iteration: int, settings: Settings) -> BenchRun:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import trio
 
+from sid_actors.job import Mount
 from sid_actors.process import JobLimits, JobResult, JobSpec, JobStartError, run_job
 from sid_actors.repository import RepoInfo
 from sid_actors.trees import changes, open_repository, tree_of, with_changes
@@ -66,6 +67,7 @@ class LocalBench:
         self._sandboxed = sandboxed
         self._shared = Shared(info, root, lock=lock, sandboxed=sandboxed)
         self._bench = PlainCheckout(info.common_dir, f"{root}/pool/bench")
+        self._beside = PlainCheckout(info.common_dir, f"{root}/pool/beside")
         self._guard = PlainCheckout(info.common_dir, f"{root}/pool/guard")
         self._bench_turn = trio.Lock()
         self._guard_turn = trio.Lock()
@@ -73,6 +75,45 @@ class LocalBench:
     async def measure(self, tree: str, iteration: int, settings: Settings) -> BenchRun:
         """See `Bench.measure`."""
         return await self._score(tree, settings.benchmark_command, iteration, settings)
+
+    async def measure_both(
+        self, tree: str, beside: str, iteration: int, settings: Settings
+    ) -> tuple[BenchRun, BenchRun]:
+        """See `Bench.measure_both`."""
+        if not self._is_enclosed(settings):
+            raise BenchmarkError(
+                "two runs at once see the same path only in a sandbox",
+                hint="sictl config set measurement.pairing sequential",
+            )
+        prepared = [await self._prepare(one, settings) for one in (tree, beside)]
+        runs = [_unprepared(one) if isinstance(one, SetupFailed) else None for one in prepared]
+        if any(runs):
+            # Alone, the other would be measured on a quieter machine: this pair is void.
+            why = SetupFailed("not run: the other run of its pair could not be prepared")
+            first, second = (run or _unprepared(why) for run in runs)
+            return first, second
+        command = settings.benchmark_command
+        async with self._bench_turn, self._lock.held():
+            jobs = []
+            for checkout, one, ready in zip(
+                (self._bench, self._beside), (tree, beside), prepared, strict=True
+            ):
+                await self._fill(checkout, one, settings)
+                if not isinstance(ready, SetupFailed):
+                    jobs.append(await self._job(checkout.folder, ready, command, iteration, settings))
+            async with trio.open_nursery() as nursery:
+                for index, job in enumerate(jobs):
+                    nursery.start_soon(self._run_into, runs, index, job, settings)
+        first, second = (run for run in runs if run is not None)
+        return first, second
+
+    async def _run_into(
+        self, runs: list[BenchRun | None], index: int, job: JobSpec, settings: Settings
+    ) -> None:
+        runs[index] = await _measured(job, settings)
+
+    def _is_enclosed(self, settings: Settings) -> bool:
+        return self._sandboxed and settings.sandbox != "off"
 
     async def holdout(self, tree: str, iteration: int, settings: Settings) -> BenchRun:
         """Run the hold-out command once, as `measure` runs the benchmark.
@@ -90,9 +131,8 @@ class LocalBench:
             return CommandRun(command=command, passed=False, output=prepared.message, timed_out=False)
         async with self._guard_turn:
             await self._fill(self._guard, tree, settings)
-            limit_s = settings.deadlines.guard
-            job = await self._job(self._guard.folder, prepared, command, iteration, settings, limit_s)
-            result = await _run(replace(job, merge_stderr=True))
+            job = await self._job(self._guard.folder, prepared, command, iteration, settings)
+            result = await _run(replace(job, merge_stderr=True, deadline_s=settings.deadlines.guard))
         return CommandRun(
             command=command,
             passed=result.exit_code == 0 and not result.timed_out,
@@ -109,29 +149,8 @@ class LocalBench:
             return _unprepared(prepared)
         async with self._bench_turn, self._lock.held():
             await self._fill(self._bench, tree, settings)
-            limit_s = settings.deadlines.benchmark
-            job = await self._job(self._bench.folder, prepared, command, iteration, settings, limit_s)
-            # Fresh for each run: what was printed without it was not printed by this run's benchmark.
-            token = secrets.token_hex(16) if settings.score_token else None
-            if token:
-                job = replace(job, env={**job.env, TOKEN_VARIABLE: token})
-            load1 = os.getloadavg()[0]
-            started_at = datetime.now(UTC).isoformat(timespec="microseconds")
-            result = await _run(job)
-        verdict = await trio.to_thread.run_sync(_judge, result, settings, token)
-        return BenchRun(
-            score=verdict.score,
-            status=verdict.status,
-            category=verdict.category,
-            why=verdict.why,
-            sub_scores=verdict.sub_scores,
-            raw=_capped(result),
-            exit_code=result.exit_code,
-            started_at=started_at,
-            wall_s=result.wall_s,
-            cpu_s=result.cpu_s,
-            load1=load1,
-        )
+            job = await self._job(self._bench.folder, prepared, command, iteration, settings)
+            return await _measured(job, settings)
 
     async def _prepare(self, tree: str, settings: Settings) -> Prepared | SetupFailed:
         """Run the set-up; one that fails for other lock files than the trusted ones is the candidate's doing."""
@@ -158,39 +177,41 @@ class LocalBench:
         command: str,
         iteration: int,
         settings: Settings,
-        limit_s: float,
     ) -> JobSpec:
+        """Return the job of a command in a checkout; the one beside is seen where the first is."""
         home = os.environ.get("HOME", "/")
         path = os.environ.get("PATH", "/usr/bin:/bin")
-        enclosed = self._sandboxed and settings.sandbox != "off"
-        shown = await self._shared.show(folder, prepared, settings, benchmark=True)
+        seen = self._bench.folder if folder == self._beside.folder else folder
+        if seen != folder:
+            await self._shared.show(folder, prepared, settings, benchmark=True)  # makes room there
+        shown = await self._shared.show(seen, prepared, settings, benchmark=True)
         sandbox = None
-        if enclosed:
+        if self._is_enclosed(settings):
             program = next(iter(command.split()), "")
             toolchain = await trio.to_thread.run_sync(_toolchain, program, path, home)
             path = toolchain.path
             sandbox = Sandbox(
-                workdir=folder,
-                writable=(folder,),
+                workdir=seen,
+                writable=(),
                 readable=toolchain.readable,
                 sealed=(),
                 network=settings.benchmark_network,
                 home=home,
-                mounts=shown,
+                mounts=(*shown, Mount(seen, writable=True, source=folder)),
             )
         limits = settings.limits
         passed = {name: value for name in _PASSED if (value := os.environ.get(name)) is not None}
         return JobSpec(
             argv=("/bin/sh", "-c", command),
-            cwd=folder,
+            cwd=seen,
             env={
                 **passed,
                 "PATH": path,
                 "SID_ITERATION": str(iteration),
                 # what runs in a checkout must not find the repository around it
-                "GIT_CEILING_DIRECTORIES": str(Path(folder).parent),
+                "GIT_CEILING_DIRECTORIES": str(Path(seen).parent),
             },
-            deadline_s=limit_s,
+            deadline_s=settings.deadlines.benchmark,
             limits=JobLimits(
                 memory_mb=limits.memory_mb,
                 processes=limits.processes,
@@ -212,6 +233,31 @@ async def _run(job: JobSpec) -> JobResult:
         return await run_job(job)
     except JobStartError as error:
         raise BenchmarkError(f"the command could not be started: {error.message}", hint=error.hint) from error
+
+
+async def _measured(job: JobSpec, settings: Settings) -> BenchRun:
+    """Run a benchmark's job once and read its score."""
+    # Fresh for each run: what was printed without it was not printed by this run's benchmark.
+    token = secrets.token_hex(16) if settings.score_token else None
+    if token:
+        job = replace(job, env={**job.env, TOKEN_VARIABLE: token})
+    load1 = os.getloadavg()[0]
+    started_at = datetime.now(UTC).isoformat(timespec="microseconds")
+    result = await _run(job)
+    verdict = await trio.to_thread.run_sync(_judge, result, settings, token)
+    return BenchRun(
+        score=verdict.score,
+        status=verdict.status,
+        category=verdict.category,
+        why=verdict.why,
+        sub_scores=verdict.sub_scores,
+        raw=_capped(result),
+        exit_code=result.exit_code,
+        started_at=started_at,
+        wall_s=result.wall_s,
+        cpu_s=result.cpu_s,
+        load1=load1,
+    )
 
 
 @dataclass(frozen=True, slots=True)

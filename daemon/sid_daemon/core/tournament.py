@@ -151,6 +151,7 @@ def _go_on(turn: Turn) -> None:
             )
         case AskRun() | AskHoldout():
             stage = ask.stage if isinstance(ask, AskRun) else "holdout"
+            beside = ask.beside if isinstance(ask, AskRun) else None
             turn.issue(
                 Measure(
                     id=f"{prefix}.{stage}.{ask.arm}",
@@ -160,6 +161,8 @@ def _go_on(turn: Turn) -> None:
                     stage=stage,
                     block=ask.block if isinstance(ask, AskRun) else 0,
                     limit_s=run_limit_s(turn.state),
+                    beside=beside,
+                    beside_tree=_tree(turn, beside) if beside else "",
                 )
             )
 
@@ -173,12 +176,24 @@ def _tree(turn: Turn, arm: str) -> str:
 
 
 def on_measured(turn: Turn, command: Measure, event: RunMeasured) -> None:
-    """Feed one run to the selection."""
+    """Feed one run to the selection, or both runs of a pair that were made at once."""
     now = turn.round
     if now.selection is None:
         return
-    result = RunResult(
-        arm=command.arm,
+    chosen, runs = selection.on_run(now.selection, _result(command.arm, event)), now.runs + 1
+    if command.beside is not None and event.beside is not None:
+        ask = selection.next_ask(chosen)
+        runs += 1
+        # If the first one failed the pair is void, and this half of it is thrown away.
+        if isinstance(ask, AskRun) and (ask.arm, ask.beside) == (command.beside, None):
+            chosen = selection.on_run(chosen, _result(command.beside, event.beside))
+    turn.set_round(selection=chosen, runs=runs)
+    _go_on(turn)
+
+
+def _result(arm: str, event: RunMeasured) -> RunResult:
+    return RunResult(
+        arm=arm,
         score=event.score,
         sub_scores=dict(event.sub_scores),
         status=event.status,
@@ -187,8 +202,6 @@ def on_measured(turn: Turn, command: Measure, event: RunMeasured) -> None:
         category=event.category,
         why=event.why or None,
     )
-    turn.set_round(selection=selection.on_run(now.selection, result), runs=now.runs + 1)
-    _go_on(turn)
 
 
 def on_merge(turn: Turn, command: BuildMerge, event: MergeBuilt | None) -> None:
