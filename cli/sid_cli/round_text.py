@@ -36,6 +36,7 @@ def history_table(rounds: Sequence[Row], look: Look) -> str:
             str(entry["rejected"]),
             str(entry["force_kills"]),
             duration(entry["duration_s"]),
+            cost_text(entry),
             clean(entry["family"] or "-"),
             shorten(clean(entry["hypothesis"] or entry["reason"] or "-"), 200),
         )
@@ -51,13 +52,22 @@ def history_table(rounds: Sequence[Row], look: Look) -> str:
         ">REJ",
         ">KILLED",
         ">TIME",
+        ">COST",
         "FAMILY",
         "HYPOTHESIS",
     )
-    left_out = _NOT_IN_NARROW if look.width is not None and look.width < _NARROW else ()
+    left_out: tuple[str, ...] = _NOT_IN_NARROW if look.width is not None and look.width < _NARROW else ()
+    if not any(cost_text(entry) for entry in rounds):
+        left_out = (*left_out, ">COST")
     kept = [index for index, header in enumerate(headers) if header not in left_out]
     rows = [[line[index] for index in kept] for line in body]
     return table([headers[index] for index in kept], rows, width=look.width, flexible=len(kept) - 1)
+
+
+def cost_text(entry: Row) -> str:
+    """Return what models cost in a round: dollars, or tokens where the price is not known; empty without a model."""
+    usd, tokens = entry.get("usd"), entry.get("tokens")
+    return f"{usd:.2f} USD" if usd else f"{tokens:,} tok" if tokens else ""
 
 
 def _signed(value: float | None) -> str:
@@ -103,6 +113,8 @@ def _head(summary: Row, look: Look) -> str:
     if summary["delta"] is not None:
         facts.append(f"{_signed(summary['delta'])} ({change_text(summary, percent(_relative(summary)))})")
     facts.append(f"took {duration(summary['duration_s'])}")
+    if cost := cost_text(summary):
+        facts.append(f"cost {cost}")
     if summary.get("started_at"):
         facts.append(f"began {clean(summary['started_at'])}")
     return f"{look.paint(line, 'bold')}   {'   '.join(facts)}"

@@ -92,7 +92,7 @@ def ledger_of(state: RunState) -> Ledger:
             tokens=sum((one.input_tokens or 0) + (one.output_tokens or 0) for one in spent),
             calls=sum(one.calls for one in spent),
         ),
-        round_usd=state.round.usd if state.round else 0.0,
+        round_usd=(state.round.cost.usd or 0.0) if state.round else 0.0,
         iteration=state.iteration,
     )
 

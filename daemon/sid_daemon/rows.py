@@ -17,7 +17,16 @@ from sid_daemon.store.views_state import current_step
 from sid_protocol.events import RunMeasured
 from sid_protocol.records import IterationHistory, MergeReport
 from sid_protocol.settings import Settings
-from sid_protocol.status import ActorRow, BudgetRow, Counters, MeasuredRun, RoundSummary, RunRow, Spend
+from sid_protocol.status import (
+    ActorRow,
+    BudgetRow,
+    Counters,
+    MeasuredRun,
+    RoleSpend,
+    RoundSummary,
+    RunRow,
+    Spend,
+)
 
 
 def run_row(
@@ -94,6 +103,18 @@ def _budget(state: RunState, now: str | None) -> BudgetRow:
         # Without a model no call is made that anybody pays for.
         calls=Spend(spent=sum(one.calls for one in spent) if models else None, limit=budget.calls),
         wall_s=Spend(spent=wall_s, limit=budget.wall_s),
+        roles=[
+            RoleSpend(
+                role=role,
+                calls=one.calls,
+                input_tokens=one.input_tokens,
+                cached_tokens=one.cached_tokens,
+                output_tokens=one.output_tokens,
+                usd=one.usd,
+                wall_s=one.wall_s,
+            )
+            for role, one in state.spent.items()
+        ],
     )
 
 
@@ -113,6 +134,7 @@ def round_summary(history: IterationHistory, report: MergeReport) -> RoundSummar
     winner = history.winner
     known = winner is not None and winner.score is not None and history.baseline_score is not None
     tested: dict[str, Any] = report.measurement or {}
+    tokens = _known((history.cost.input_tokens, history.cost.output_tokens))
     commit = (report.winner.model_extra or {}).get("commit") if report.winner else None
     return RoundSummary(
         iteration=history.iteration,
@@ -136,6 +158,8 @@ def round_summary(history: IterationHistory, report: MergeReport) -> RoundSummar
         ci=tested.get("ci95"),
         n=tested.get("n_pairs"),
         p=tested.get("p"),
+        tokens=None if tokens is None else int(tokens),
+        usd=history.cost.usd,
     )
 
 

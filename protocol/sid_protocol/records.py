@@ -340,6 +340,8 @@ class IterationHistory(Record):
     evidence: list[Evidence] = Field(default_factory=list)
     started_at: str = ""
     ended_at: str = ""
+    cost: Cost = Cost()
+    """Of all agents' turns of the round."""
 
 
 # 5 Visualization

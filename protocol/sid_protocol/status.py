@@ -83,6 +83,18 @@ class Spend(Result):
     limit: float | None = None
 
 
+class RoleSpend(Result):
+    """What one role has used over the whole run; null is not known."""
+
+    role: str
+    calls: int
+    input_tokens: int | None = None
+    cached_tokens: int | None = Field(default=None, description="Those of `input_tokens` out of a cache.")
+    output_tokens: int | None = None
+    usd: float | None = None
+    wall_s: float = 0.0
+
+
 class BudgetRow(Result):
     """What the run has cost so far."""
 
@@ -90,6 +102,7 @@ class BudgetRow(Result):
     tokens: Spend = Spend()
     calls: Spend = Spend()
     wall_s: Spend = Spend()
+    roles: list[RoleSpend] = []
 
 
 class RunRow(Result):
@@ -214,6 +227,8 @@ class RoundSummary(Result):
     ci: Interval | None = Field(default=None, description="95 % interval of `gain`; an open end is null.")
     n: int | None = Field(default=None, description="Pairs of runs behind `gain`.")
     p: float | None = Field(default=None, description="Always-valid p-value of `gain`.")
+    tokens: int | None = Field(default=None, description="In and out, of all agents; null: not known.")
+    usd: float | None = Field(default=None, description="Of all agents; null: not known.")
 
 
 class HistoryResult(Result):

@@ -113,8 +113,8 @@ class Round:
     verdict: Verdict | None = None
     verdict_at: str | None = None
     winner_commit: str | None = None
-    usd: float = 0.0
-    """What its agents' turns have cost so far."""
+    cost: Cost = field(default_factory=Cost)
+    """What its agents' turns have taken so far."""
     runs: int = 0
     """Benchmark runs so far, for the story line of the round."""
 

@@ -89,8 +89,8 @@ class Turn:
             wall_s=old.wall_s + wall_s,
             cached_tokens=_sum(old.cached_tokens, cost.cached_tokens),
         )
-        if self.state.round is not None and cost.usd:
-            self.set_round(usd=self.round.usd + cost.usd)
+        if self.state.round is not None:
+            self.set_round(cost=self.round.cost + cost)
         self.set(spent={**self.state.spent, role: new})
 
     def note_failure(self, agent: str, role: str, attempt: int, why: str) -> None:

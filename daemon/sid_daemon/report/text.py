@@ -15,12 +15,13 @@ from pydantic import JsonValue
 from sid_daemon.core.audit import Audited, headline
 from sid_daemon.core.evidence import MAD_TO_SD, findable_gains
 from sid_daemon.core.measuring import NOISY_MIN_EFFECT
-from sid_daemon.core.state import ENDED, RunState
+from sid_daemon.core.state import ENDED, RunState, Spent
 from sid_daemon.core.wording import noise_line
 from sid_daemon.figures import improvement, percentage
 from sid_protocol import ids
 
 CHART = "tracking/progress.png"
+_TOKENS = ("input_tokens", "cached_tokens", "output_tokens")
 
 
 def summary_text(state: RunState, *, notes: Sequence[str] = ()) -> str:
@@ -51,9 +52,29 @@ def summary_text(state: RunState, *, notes: Sequence[str] = ()) -> str:
     lines.append(f"Branch: {ids.improve_branch(state.goal_slug)} at {state.head[:12]}")
     known = (state.hint, headline(state.audited) if state.audited else None)
     lines += [note for note in status_notes(state) if note not in known]
+    lines += cost_lines(state)
     if state.completed:
         lines.append(f"Chart: {state.root}/{CHART}")
     return "\n".join([*lines, *push_lines(state), *notes])
+
+
+def cost_lines(state: RunState) -> list[str]:
+    """Return what models cost, the run's sum and a line a role; nothing where no model was called."""
+    used = {
+        role: one for role, one in state.spent.items() if one.input_tokens or one.output_tokens or one.usd
+    }
+    if not used:
+        return []
+
+    def told(name: str, all_of: Sequence[Spent]) -> str:
+        known = [one.usd for one in all_of if one.usd is not None]
+        usd = f"{sum(known):.4f} USD" if known else "price unknown"
+        tokens = (sum(getattr(one, key) or 0 for one in all_of) for key in _TOKENS)
+        came, cached, went = (f"{number:,}" for number in tokens)
+        calls = sum(one.calls for one in all_of)
+        return f"{name}: {usd}, {came} tokens in ({cached} cached), {went} out, {calls} calls"
+
+    return [told("Cost", list(used.values())), *(told(f"  {role}", [one]) for role, one in used.items())]
 
 
 def push_lines(state: RunState) -> list[str]:

@@ -110,6 +110,7 @@ def history(state: RunState, now: Round, ended_at: str, tags: Mapping[str, str])
         evidence=evidence(state, now, tags),
         started_at=now.started_at,
         ended_at=ended_at,
+        cost=now.cost,
     )
 
 
