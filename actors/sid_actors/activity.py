@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import trio
+
+from sid_actors.signs import BUSY_SHARE, NOTHING, Seen, Signs, look
 from sid_protocol.events import Activity
 from sid_protocol.records import Cost
 
 KEPT = 40
 LINE_LIMIT = 400
+LOOP_LENGTH = 3
+"""So many calls of a tool make a loop, if nothing was changed meanwhile."""
 
 
 @dataclass(slots=True)
@@ -26,7 +31,7 @@ class ActivityLog:
 
     Attributes:
         processes: Returns `(states, sockets, cpu_s)` of the turn's processes; set while there are any.
-        on_change: Called at every sign of life, so that the idle clock can be moved.
+        worktree: Where an executor edits; its changed files are signs of life and edits.
     """
 
     started: float = field(default_factory=trio.current_time)
@@ -42,8 +47,22 @@ class ActivityLog:
     edits: int = 0
     request_since: float | None = None
     cost: Cost = field(default_factory=Cost)
-    processes: Callable[[], tuple[tuple[str, ...], tuple[str, ...], float]] | None = None
+    processes: Callable[[], Seen] | None = None
     processes_killed: int = 0
+    worktree: str | None = None
+    started_at: float = field(default_factory=time.time)
+    _tool_times: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
+    _signs: Signs | None = None
+    _looked: float = field(default_factory=trio.current_time)
+
+    def notice(self, signs: Signs) -> None:
+        """Take quiet signs of life in: CPU time and changed files count as much as a word."""
+        now, before, looked = trio.current_time(), self._signs, self._looked
+        self._signs, self._looked = signs, now
+        used = signs.cpu_s - (before.cpu_s if before else 0.0)
+        changed = signs.newest > (before.newest if before else self.started_at)
+        if changed or used > BUSY_SHARE * max(now - looked, 1.0):
+            self.touch()
 
     def touch(self, doing: str | None = None) -> None:
         """Note a sign of life, and what the agent is at."""
@@ -55,6 +74,7 @@ class ActivityLog:
         """Note a tool call; the arguments are kept as a hash, since they may hold secrets."""
         digest = hashlib.sha256(json.dumps(arguments, sort_keys=True, default=str).encode()).hexdigest()
         self.tools.append(f"{name}#{digest[:8]}")
+        self._tool_times.append(time.time())
         self.touch(name)
 
     def output(self, line: str) -> None:
@@ -73,9 +93,35 @@ class ActivityLog:
         """Seconds since the last sign of life; None before the first."""
         return None if self.last_seen is None else trio.current_time() - self.last_seen
 
-    def evidence(self, deadline_s: float) -> Activity:
-        """Return all that is known now, as the core needs it to decide a reason."""
-        states, sockets, cpu_s = self.processes() if self.processes else ((), (), 0.0)
+    async def look_for_signs(self, after_s: float) -> None:
+        """Look for quiet signs of life, unless something was heard or looked for within `after_s` seconds."""
+        quiet_s = trio.current_time() - max(self.last_seen or self.started, self._looked)
+        if quiet_s >= after_s:
+            await self._look()
+
+    async def gather(self, deadline_s: float) -> Activity:
+        """Look once more, and return all that is known, as the core needs it to decide a reason."""
+        heard = self.last_seen
+        _, seen = await self._look()
+        self.last_seen = heard  # what the look found is told as such; it is no excuse for the silence before
+        return self.evidence(deadline_s, seen)
+
+    async def _look(self) -> tuple[Signs, Seen]:
+        def blocking() -> tuple[Signs, Seen]:
+            seen = self.processes() if self.processes else NOTHING
+            return look(seen[2], self.worktree, self.started_at), seen
+
+        # A limiter of its own: a straggler must be looked at even when all the usual threads are taken.
+        found = await trio.to_thread.run_sync(blocking, limiter=trio.CapacityLimiter(1))
+        self.notice(found[0])
+        return found
+
+    def evidence(self, deadline_s: float, seen: Seen | None = None) -> Activity:
+        """Return all that is known now; `seen` is what the processes do, if that was asked already."""
+        states, sockets, cpu_s = seen or (self.processes() if self.processes else NOTHING)
+        signs = self._signs or Signs(cpu_s, 0.0, 0)
+        # A loop that changed nothing is one that changed nothing while it lasted.
+        since = self._tool_times[-LOOP_LENGTH] if len(self._tool_times) >= LOOP_LENGTH else self.started_at
         now = trio.current_time()
         repeats = 0
         for tool in reversed(self.tools):
@@ -97,7 +143,8 @@ class ActivityLog:
             open_request_s=None if self.request_since is None else now - self.request_since,
             permission_asked=self.permission_asked,
             asked_question=self.asked_question,
-            edits=self.edits,
+            edits=max(self.edits, signs.changed),
+            recent_edits=1 if signs.newest > since and signs.changed else 0,
             claimed_done=self.claimed_done,
             process_states=states,
             sockets=sockets,

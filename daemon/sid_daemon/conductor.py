@@ -24,7 +24,16 @@ from sid_daemon.core.state import RunState
 from sid_daemon.runstore import RunStore
 from sid_daemon.store.records_log import log_records
 from sid_daemon.store.views import Projection, project
-from sid_protocol.commands import AgentCommand, AnyCommand, CloseRound, Halt, Inspect, Kill, PrepareRound
+from sid_protocol.commands import (
+    AgentCommand,
+    AnyCommand,
+    CloseRound,
+    Halt,
+    Inspect,
+    Kill,
+    PrepareRound,
+    RunPlan,
+)
 from sid_protocol.errors import NotRunning, SidError, StoreError
 from sid_protocol.events import (
     AgentKilled,
@@ -44,6 +53,8 @@ KILL_GRACE_S = 1.5
 """What is then ended may take this long of its own grace; a stop takes at most 10 s in all."""
 LEAVE_LIMIT_S = 60.0
 """Longest wait for a busy disk while a run tidies up; the next start removes the rest."""
+LOOKS = 4
+"""So often, within an executor's idle limit, somebody looks for signs of life that nobody reports."""
 Emit = Callable[..., None]
 
 
@@ -282,6 +293,14 @@ class Conductor:
             if not due:
                 with trio.move_on_at(wake):
                     await self._changed.wait()
+                await self._look_for_signs()
+
+    async def _look_for_signs(self) -> None:
+        """Look whether an executor of whom nothing was heard for a while is at work all the same."""
+        for command_id, command in list(self._under_way.items()):
+            work = self.works.get(command_id)
+            if work is not None and work.since is not None and isinstance(command, RunPlan):
+                await work.activity.look_for_signs(self.state.settings.deadlines.executor_idle / LOOKS)
 
     def _expired(self) -> tuple[float, list[tuple[str, deadlines.Clock]]]:
         """Return when to look again, and which clocks have run out."""
@@ -302,8 +321,8 @@ class Conductor:
             if when <= now:
                 due.append((command_id, clock))
             else:
-                # A first sign of life starts the idle clock, and nobody tells us of it.
-                wake = min(wake, when, now + watched.idle_s if watched.idle_s else when)
+                # Signs of life start and move the idle clock, and nobody tells us of the quiet ones.
+                wake = min(wake, when, now + watched.idle_s / LOOKS if watched.idle_s else when)
         return wake, due
 
     async def _inspect(self, command: Inspect) -> None:
@@ -315,7 +334,7 @@ class Conductor:
         limit = deadlines.hard_s(target, settings)
         if command.clock == "idle":
             limit = deadlines.idle_s(target, settings) or limit
-        activity = work.activity.evidence(limit)
+        activity = await work.activity.gather(limit)
         await self._up.send(
             EvidenceTaken(cause=command.id, target=target.id, clock=command.clock, activity=activity)
         )

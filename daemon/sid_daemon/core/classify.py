@@ -69,7 +69,8 @@ def _stuck_on_permission(a: Activity) -> bool:
 
 
 def _tool_loop(a: Activity) -> bool:
-    return a.edits == 0 and (_cycles(a.tools) or _cycles(a.outputs))
+    changed = a.edits if a.recent_edits is None else a.recent_edits
+    return changed == 0 and (_cycles(a.tools) or _cycles(a.outputs))
 
 
 def _network_timeout(a: Activity) -> bool:
