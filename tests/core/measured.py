@@ -58,7 +58,7 @@ def selection(
     **changes,
 ) -> Selection:
     entries = tuple(smokes)
-    found = tuple(one for one in entries if isinstance(one, Candidate)) or candidates(*entries)  # type: ignore[arg-type]
+    found = tuple(one for one in entries if isinstance(one, Candidate)) or candidates(*entries)  # type: ignore[arg-type]  # either all candidates or all scores
     return begin(
         policy(**changes),
         incumbent_score=best,

@@ -27,7 +27,7 @@ def journal(short_dir: Path) -> Iterator[Journal]:
 
 def batch(number: int, **more: object) -> Batch:
     events = ((f"2025-01-01T00:00:{number:02}Z", "note", f'{{"n": {number}}}'),)
-    return Batch(events, {f"doc{number % 3}": f"text {number}"}, (("list", f"entry {number}"),), **more)  # type: ignore[arg-type]
+    return Batch(events, {f"doc{number % 3}": f"text {number}"}, (("list", f"entry {number}"),), **more)  # type: ignore[arg-type]  # a test names the fields it changes
 
 
 def dump(path: Path) -> list[str]:

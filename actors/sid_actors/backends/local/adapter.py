@@ -13,7 +13,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from sid_actors.backends.enclose import Enclose, limits_of, watch
 from sid_actors.backends.local import answers
 from sid_actors.backends.local.hotspots import CHILD, HotSpots, parse_profile, profile_argv
 from sid_actors.backends.local.recipe import Attempt
+from sid_actors.job import Mount
 from sid_actors.process import Enclosure, JobResult, JobSpec, JobStartError, run_job
 from sid_protocol.errors import BackendError
 from sid_protocol.records import Cost, Plan
@@ -203,6 +204,7 @@ class LocalBackend:
                 writes=True,
                 readable=(*self.readable, str(CHILD)),
                 network=settings.benchmark_network,
+                mounts=tuple(_moved(mount, turn.cwd, folder) for mount in turn.shown),
             )
             spec = JobSpec(
                 argv=command.argv,
@@ -231,6 +233,7 @@ class LocalBackend:
         readable: tuple[str, ...],
         sealed: tuple[str, ...] = (),
         network: bool = False,
+        mounts: tuple[Mount, ...] = (),
     ) -> Enclosure | None:
         if self.enclose is None:
             return None
@@ -241,6 +244,7 @@ class LocalBackend:
             sealed=sealed,
             network=network,
             home=self._home,
+            mounts=mounts,
         )
 
     @property
@@ -250,6 +254,13 @@ class LocalBackend:
     @property
     def _path(self) -> str:
         return self.path or self.environ.get("PATH", os.defpath)
+
+
+def _moved(mount: Mount, old: str, new: str) -> Mount:
+    """Return what is shown in a checkout as it is shown in its copy."""
+    inside = mount.path.startswith(f"{old}/")
+    path = new + mount.path.removeprefix(old) if inside else mount.path
+    return replace(mount, path=path, source=new if mount.source == old else mount.source)
 
 
 def _plan_of(turn: Turn) -> Plan:

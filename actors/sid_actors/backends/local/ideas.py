@@ -252,7 +252,7 @@ def _source_idea(
     )
 
 
-def _again_text(again: bool) -> str:  # noqa: FBT001
+def _again_text(again: bool) -> str:  # noqa: FBT001 - its one argument says itself
     return ", as it did in an earlier round that another change won" if again else ""
 
 

@@ -106,7 +106,7 @@ def _next(parameter: Parameter, attempts: list[Attempt], given_up: set[str]) -> 
     return None
 
 
-def _reason(momentum: bool, misses: int) -> str:  # noqa: FBT001
+def _reason(momentum: bool, misses: int) -> str:  # noqa: FBT001 - a fact of the search, no switch
     if momentum:
         return "as the last step in this direction was an improvement"
     return "which was not measured yet" if misses else "a side that was never measured"

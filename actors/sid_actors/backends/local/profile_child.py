@@ -13,12 +13,12 @@ import sys
 _HERE = __file__.rpartition("/")[0]
 sys.path[:] = [entry for entry in sys.path if entry != _HERE]
 
-import cProfile  # noqa: E402
-import json  # noqa: E402
-import os  # noqa: E402
-import runpy  # noqa: E402
-from pathlib import Path  # noqa: E402
-from typing import Any  # noqa: E402
+import cProfile  # noqa: E402 - only now is the path safe
+import json  # noqa: E402 - only now is the path safe
+import os  # noqa: E402 - only now is the path safe
+import runpy  # noqa: E402 - only now is the path safe
+from pathlib import Path  # noqa: E402 - only now is the path safe
+from typing import Any  # noqa: E402 - only now is the path safe
 
 MARKER = "#sid-profile "
 KEPT = 300  # functions with the most time; enough for any report, and a bound on the output

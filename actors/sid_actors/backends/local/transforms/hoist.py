@@ -97,7 +97,7 @@ def _string(call: cst.Call, scope: Scope, kinds: Kinds) -> tuple[str, str, bool,
             return None
 
 
-def _only_read(call: cst.Call, immutable: bool, source: Source, scope: Scope) -> bool:  # noqa: FBT001
+def _only_read(call: cst.Call, immutable: bool, source: Source, scope: Scope) -> bool:  # noqa: FBT001 - a fact, no switch
     """Return whether nobody could change the answer, were it shared by all turns."""
     if immutable or use_of(call, source, scope).kind in _READS:
         return True
