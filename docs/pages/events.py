@@ -40,6 +40,12 @@ LOG_RECORDS = {
     "work_failed": "git, the disk or the machine stood in the way: `reason`, `hint`",
     "deadline_passed": "a turn is past its deadline: `clock` (hard or idle)",
     "force_kill": "it was killed: `reason`, `last_tool`, `repeats`, `waiting_in`, `snippet`, `processes_killed`",
+    "model_called": "a call of a model has ended: `model`, tokens, `usd`, `stop_reason`",
+    "model_call_failed": "the service failed or refused: `model`, `why`",
+    "tool_called": "a model's agent uses a tool: `tool`, `arguments`",
+    "tool_refused": "a tool call cannot be carried out: `tool`, `why`",
+    "tool_results_dropped": "the oldest results of tools are left out of a model's context: `count`",
+    "price_unknown": "dollars of a budget do not hold for a model without a price: `model`",
     "budget_used": "a share of a limit of the budget is used up: `budget`, `share`, `spent`, `limit`",
     "round_blocked": "so many force-kills that the round ends: `force_kills`",
     "merge_tried": "a candidate was merged in the object database: `conflict`",
@@ -100,7 +106,12 @@ the state is their fold. Field by field they are in `protocol/sid_protocol/event
 def log_names() -> dict[str, str]:
     """Return every record name that the code emits, with its levels."""
     found: dict[str, set[str]] = {}
-    for path in [*CODE.glob("daemon/sid_daemon/**/*.py"), CODE / "actors/sid_actors/supervisor.py"]:
+    backends = CODE.glob("actors/sid_actors/backends/*.py")
+    for path in [
+        *CODE.glob("daemon/sid_daemon/**/*.py"),
+        CODE / "actors/sid_actors/supervisor.py",
+        *backends,
+    ]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             for name, levels in _named_by(node):
                 found.setdefault(name, set()).update(levels)
@@ -118,7 +129,7 @@ def _named_by(node: ast.AST) -> list[tuple[str, tuple[str, ...]]]:
         ):
             return [(one, ("info",)), (other, ("info",))]
         case ast.Call(
-            func=ast.Attribute(attr="emit" | "_emit") | ast.Name(id="emit"),
+            func=ast.Attribute(attr="emit" | "_emit" | "tell") | ast.Name(id="emit" | "tell"),
             args=[level, ast.Constant(value=str(name)), *_],
         ) if _levels(level):
             return [(name, _levels(level))]

@@ -16,6 +16,7 @@ from sid_cli import interview, places
 from sid_cli.client import Client
 from sid_cli.console import Console
 from sid_cli.options import verb
+from sid_cli.presets import PRESETS, with_preset
 from sid_cli.session import Session
 from sid_cli.status_text import Look
 from sid_cli.survey import Offer, survey
@@ -45,6 +46,7 @@ sictl init ~/src/primes --objective "make the sieve faster" --benchmark "python3
 @click.option("--agents", metavar="N", type=click.IntRange(min=1), help="Plans a round.")
 @click.option("--rounds", metavar="N", type=click.IntRange(min=0), help="Sets max_iterations.")
 @click.option("--backend", metavar="NAME", help="local, anthropic, command or replay.")
+@click.option("--agent", type=click.Choice(tuple(PRESETS)), help="A coding agent, with flags that fit it.")
 @click.option("--agent-command", metavar="CMD", help="The program that answers prompts.")
 @click.option("--topic", metavar="T", help="The track's name, for several in one repository.")
 @click.option("--root", metavar="DIR", help="Where the track is kept.")
@@ -91,13 +93,17 @@ def parameters(flags: dict[str, Any]) -> dict[str, Any]:
     params = {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in named.items()
-        if name != "assignments" and value not in (None, ())
+        if name not in ("assignments", "agent") and value not in (None, ())
     }
     target: Any = params.get("target", 0.0)
     if not math.isfinite(target):
         raise UsageError("--target is no finite number", hint="leave it out for as far as it goes")
     assigned = dict(assignment(text) for text in flags.get("assignments", ()))
-    return {**params, "set": assigned} if assigned else params
+    params |= {"set": assigned} if assigned else {}
+    agent = flags.get("agent")
+    return (
+        params if agent is None else with_preset(params, agent, lambda path: Path(path).expanduser().exists())
+    )
 
 
 def assignment(text: str) -> tuple[str, Any]:
