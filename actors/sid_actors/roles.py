@@ -7,7 +7,7 @@ git, the journal or the disk failing is `WorkFailed`, since another agent would 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, cast
 
 import trio
@@ -78,6 +78,7 @@ async def ask(
     try:
         cwd = await actor.workbench.view(command.head)
         turn = await make_turn(command, actor.track, cwd)
+        turn = replace(turn, shown=await actor.workbench.shown_paths(cwd))
         answer = await actor.backend.answer(turn, activity)
         record = read(answer.text)
     except (SidError, OSError) as error:

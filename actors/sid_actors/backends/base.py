@@ -29,7 +29,7 @@ class Turn:
         schema: JSON Schema of the answer; None for an executor.
         cwd: Absolute path; an executor's worktree, for others a view of the improvement branch.
         sealed: Absolute paths in `cwd` that must stay read-only (executor).
-        shown: What the sandbox shows besides, such as shared paths (executor).
+        shown: What the sandbox shows besides `cwd`, such as shared paths; those in it stand there.
         deadline_s: The role's hard limit, for the agent's own information.
         track: What the agent may know of the run.
         plan: The plan at hand (architect, critic, executor).

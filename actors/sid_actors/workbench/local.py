@@ -87,15 +87,9 @@ class LocalWorkbench:
         seal = await seal_of(self._info.common_dir, base, self._settings())
         modules = await submodule_paths(self._info.common_dir, start or base)
         made = replace(made, shown=frozenset(modules))
-        if self._shared is not None:
-            settings = self._settings()
-            prepared = await self._shared.prepare(base, settings)
-            shown = await self._shared.show(made.path, prepared, settings, benchmark=False)
-            self._shown[made.path] = shown
-            inside = [
-                m.path.removeprefix(f"{made.path}/") for m in shown if m.path.startswith(f"{made.path}/")
-            ]
-            made = replace(made, shown=made.shown | frozenset(inside))
+        shown = await self._show(made.path, base)
+        inside = [m.path.removeprefix(f"{made.path}/") for m in shown if m.path.startswith(f"{made.path}/")]
+        made = replace(made, shown=made.shown | frozenset(inside))
         self._open[worktree_name(self._topic, iteration, executor)] = made
         self._sealed[made.path] = (*seal.shown, *modules)
         return made.path
@@ -159,8 +153,18 @@ class LocalWorkbench:
             if self._viewed != commit:
                 self._viewed = None
                 await self._view.fill(commit)
+                await self._show(self._view.folder, commit)
                 self._viewed = commit
         return self._view.folder
+
+    async def _show(self, folder: str, commit: str) -> tuple[Mount, ...]:
+        """Put into a checkout what it has besides its tracked files, and remember it for the sandbox."""
+        if self._shared is None:
+            return ()
+        settings = self._settings()
+        prepared = await self._shared.prepare(commit, settings)
+        self._shown[folder] = await self._shared.show(folder, prepared, settings, benchmark=False)
+        return self._shown[folder]
 
     async def close(self) -> None:
         """Remove the run's worktrees and its pool."""

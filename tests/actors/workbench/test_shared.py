@@ -75,13 +75,15 @@ async def test_the_set_up_runs_once_and_every_checkout_sees_its_result(
         guard = await bay.bench.check(bay.base, "cat .venv/made counted README.md", 1, bay.settings)
         worktree = await bay.open()
         seen = await in_worktree(bay, worktree, "cat .venv/made", sandboxed=sandboxed)
+        view = Path(await bay.workbench.view(bay.base))
+        read = await in_worktree(bay, view, "cat .venv/made", sandboxed=sandboxed)
 
         assert (first.score, again.score, first.why) == (7.0, 7.0, "")
         assert (guard.passed, guard.output) == (
             True,
             "7\nx\nRead me.",
         )  # tracked files are the checkout's own
-        assert seen == (0, "7\n")
+        assert seen == read == (0, "7\n")
         assert len(results(bay)) == 1
         assert sorted(path.name for path in results(bay)[0].iterdir()) == [".venv", "counted"]
 
