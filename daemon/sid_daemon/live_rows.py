@@ -31,7 +31,7 @@ _SLOT_STATES = {
 def actor_rows(
     state: RunState, under_way: Mapping[str, AnyCommand], works: Mapping[str, Work], now: float
 ) -> list[ActorRow]:
-    """Return one row an actor of the round under way.
+    """Return one row an actor of the round under way, or of the audit between two rounds.
 
     Args:
         state: The run.
@@ -39,13 +39,10 @@ def actor_rows(
         works: What is at work, by command id.
         now: Seconds of the works' clock.
     """
-    if state.round is None:
-        return []
     found: dict[str, ActorRow] = {}
-    for slot in state.round.slots.values():
-        found[slot.planner] = _planner(slot)
-    for execution in state.round.executions.values():
-        found[execution.executor] = _executor(execution)
+    if state.round is not None:
+        found |= {slot.planner: _planner(slot) for slot in state.round.slots.values()}
+        found |= {one.executor: _executor(one) for one in state.round.executions.values()}
     for command in under_way.values():
         work = works.get(command.id)
         row = _working(command, work, state, now)

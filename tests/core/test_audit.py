@@ -10,6 +10,8 @@ import pytest
 from pydantic import TypeAdapter
 
 from sid_daemon.core.audit import Audit, Audited, headline, next_ask
+from sid_daemon.live_rows import actor_rows
+from sid_daemon.report.text import status_notes, summary_text
 from sid_protocol.commands import Measure
 from sid_protocol.events import AnyEvent, Recalibrated, RunStopped, StopRequested
 from sid_protocol.settings import Settings
@@ -190,3 +192,17 @@ def test_a_benchmark_broken_on_the_incumbent_ends_the_run_after_three_rounds_and
     assert play.now.status == "circuit_breaker"
     assert play.now.completed == 3
     assert "fails on the improvement branch itself" in (play.now.reason or "")
+
+
+def test_status_shows_who_is_at_work_between_two_rounds_and_what_the_last_audit_found():
+    play = made.Play(made.World(Settings(number_of_agents=1, max_iterations=1), score=improving))
+    play.start()
+    play.run(until=lambda now: len(asked(now)) == 2)
+
+    rows = actor_rows(play.now, play.now.outstanding, {}, 0.0)
+    assert [(row.id, row.state) for row in rows] == [("bench", "waiting")]
+    assert any("audit under way: 1 runs" in note for note in status_notes(play.now))
+
+    play.run()
+    assert any(note.startswith("total since baseline ") for note in status_notes(play.now))
+    assert "Audit: total since baseline " in summary_text(play.now)
