@@ -306,5 +306,5 @@ def test_a_flaky_test_suite_merges_no_tie(world: World, repo: MakeRepo) -> None:
     )
     long_run(world, made, 5)
 
-    assert (out / "runs").stat().st_size > 40
+    assert (out / "runs").stat().st_size > 15
     assert [one["status"] for one in world.rounds(made)].count("merged") == 0
