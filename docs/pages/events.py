@@ -62,6 +62,7 @@ LOG_RECORDS = {
     "run_resumed": "the pause is over",
     "config_changed": "a setting is another from now on: `field`, `old_value`, `new_value`, `source`",
     "run_ended": "how and why: `status`, `reason`, `summary`, `hint`",
+    "failure_not_recorded": "that a run ended as `failed` could not be written to its journal: `why`",
     "restored_from_copy": "the run's database was missing; the daemon's copy of the last recorded round is used",
     "resume_failed": "a run that was active when the last daemon ended cannot go on: `why`",
     "view_not_written": "a contract file could not be written; the database has what it would have said",
