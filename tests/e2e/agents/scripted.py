@@ -13,7 +13,10 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-FAMILIES = ("optimization", "data", "infrastructure", "architecture", "training_config", "testing")
+FAMILIES = (
+    *("optimization", "data", "infrastructure", "architecture", "training_config", "testing"),
+    "documentation",
+)
 
 
 def main():
@@ -94,7 +97,7 @@ def plan(agent, number, rule):
     change = rule.get("change", str(value))
     return {
         "hypothesis": rule.get("hypothesis", f"Set the value to {value}: it counts directly"),
-        "approach_family": rule.get("family", FAMILIES[(number + 2 * mine) % len(FAMILIES)]),
+        "approach_family": rule.get("family", FAMILIES[(number + mine) % len(FAMILIES)]),
         "target_files": [file],
         "steps": [{"step": 1, "file": file, "change": change}],
         "expected_outcome": {"metric": "primary", "estimated_impact": "+10", "rationale": "it is the score"},
