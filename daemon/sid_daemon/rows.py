@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from sid_daemon.core.audit import headline
 from sid_daemon.core.round import seconds_between
 from sid_daemon.core.state import RunState
 from sid_daemon.figures import difference
@@ -70,6 +71,7 @@ def run_row(
         metric=settings.primary_metric,
         direction=settings.benchmark_direction,
         target=settings.target_value,
+        audit=headline(state.audited) if state.audited else None,
     )
 
 

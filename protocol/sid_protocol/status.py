@@ -130,6 +130,9 @@ class RunRow(Result):
     metric: str = "primary"
     direction: Literal["higher_is_better", "lower_is_better"] = "higher_is_better"
     target: float | None = None
+    audit: str | None = Field(
+        default=None, description="What all merges together gained, as measured last, one line."
+    )
 
 
 class RunList(Result):

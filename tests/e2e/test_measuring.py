@@ -120,6 +120,8 @@ def test_a_true_gain_is_found_in_noise_and_its_whole_story_is_told(world: World,
     message = made.git("log", "-1", "--format=%B", f"improve/{'raise_the_number'}")
     assert f"n={told['n_pairs']} pairs" in message
     assert "p<=" in message
+    past = world.sictl("history", made.path).out
+    assert past.splitlines()[-1].startswith("total since baseline +")
     shown = world.sictl("show", made.path, "1").out
     assert "benchmark runs" in shown
     assert f"n={told['n_pairs']}" in shown

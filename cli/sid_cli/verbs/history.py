@@ -9,6 +9,7 @@ from sid_cli.options import run_argument, topic_option, verb
 from sid_cli.round_text import history_table
 from sid_cli.session import Session
 from sid_cli.status_text import Look
+from sid_cli.text import clean
 
 
 @verb(
@@ -19,11 +20,14 @@ from sid_cli.status_text import Look
 def command(session: Session, run: str | None, topic: str | None) -> None:
     """Show the rounds of a run as a table: result, score, gain, and the winner's hypothesis."""
     with session.daemon(spawn=True) as client:
-        run_id = session.row(client, run, topic)["run_id"]
+        row = session.row(client, run, topic)
+        run_id = row["run_id"]
         rounds = all_rounds(client, run_id)
     console = session.console
     look = Look(paint=console.paint, marks=console.marks, width=console.width)
     text = history_table(rounds, look) if rounds else "no round has ended yet"
+    if row.get("audit"):
+        text = f"{text}\n{clean(row['audit'])}"
     console.result({"run_id": run_id, "rounds": rounds}, text)
 
 
