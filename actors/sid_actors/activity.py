@@ -31,6 +31,7 @@ class ActivityLog:
 
     Attributes:
         processes: Returns `(states, sockets, cpu_s)` of the turn's processes; set while there are any.
+        unfinished: What it printed after its last line: a question that waits for an answer has no end of line.
         worktree: Where an executor edits; its changed files are signs of life and edits.
     """
 
@@ -49,6 +50,7 @@ class ActivityLog:
     cost: Cost = field(default_factory=Cost)
     processes: Callable[[], Seen] | None = None
     processes_killed: int = 0
+    unfinished: str = ""
     worktree: str | None = None
     started_at: float = field(default_factory=time.time)
     _tool_times: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
@@ -93,6 +95,10 @@ class ActivityLog:
         """Seconds since the last sign of life; None before the first."""
         return None if self.last_seen is None else trio.current_time() - self.last_seen
 
+    def works_in(self, worktree: str) -> None:
+        """Note where it edits from now on; what was written there before is none of its edits."""
+        self.worktree, self.started_at = worktree, time.time()
+
     async def look_for_signs(self, after_s: float) -> None:
         """Look for quiet signs of life, unless something was heard or looked for within `after_s` seconds."""
         quiet_s = trio.current_time() - max(self.last_seen or self.started, self._looked)
@@ -123,6 +129,8 @@ class ActivityLog:
         # A loop that changed nothing is one that changed nothing while it lasted.
         since = self._tool_times[-LOOP_LENGTH] if len(self._tool_times) >= LOOP_LENGTH else self.started_at
         now = trio.current_time()
+        waiting = self.unfinished.strip()[-LINE_LIMIT:]
+        outputs = (*self.outputs, waiting) if waiting else tuple(self.outputs)
         repeats = 0
         for tool in reversed(self.tools):
             if tool != self.tools[-1]:
@@ -136,8 +144,8 @@ class ActivityLog:
             last_tool=self.tools[-1].split("#")[0] if self.tools else None,
             tools=tuple(self.tools),
             repeats=repeats,
-            outputs=tuple(self.outputs),
-            snippet="\n".join(self.outputs)[-200:],
+            outputs=outputs,
+            snippet="\n".join(outputs)[-200:],
             stop_reason=self.stop_reason,
             error=self.error,
             open_request_s=None if self.request_since is None else now - self.request_since,

@@ -39,7 +39,7 @@ class Executor(RoleActor[RunPlan, Outcome]):
             worktree = await self.workbench.open_worktree(
                 message.iteration, message.executor, message.base, message.rework_of
             )
-            activity.worktree = worktree
+            activity.works_in(worktree)
             turn = await make_turn(
                 message,
                 self.track,

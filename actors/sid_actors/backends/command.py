@@ -195,6 +195,7 @@ class _ErrorLines:
     def feed(self, piece: bytes) -> None:
         *lines, partial = (self._partial + piece).split(b"\n")
         self._partial = partial[:_LINE_LIMIT]
+        self._activity.unfinished = self._partial.decode("utf-8", "replace")
         for line in lines:
             self._line(line)
 

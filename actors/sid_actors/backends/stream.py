@@ -94,6 +94,7 @@ class StreamReader:
                 self._line(line)
         if len(self._partial) > LINE_LIMIT:
             self._partial, self._skipping = "", True
+        self.activity.unfinished = "" if self._partial.startswith("{") else self._partial[-1000:]
         if chunk and not lines:
             self.activity.touch()
 

@@ -36,7 +36,8 @@ _QUESTION = re.compile(
     r"|need more (?:information|details)|should i\b.*\?|would you like me",
     re.IGNORECASE,
 )
-_TERMINAL_WAIT = re.compile(r"n_tty_read|tty_read|wait_woken")
+_TERMINAL_WAIT = re.compile(r"n_tty_read|tty_read")
+_WAIT = re.compile(r" wait_woken ")  # for a terminal or a socket: the open sockets tell which
 _SILENT_SOCKET = re.compile(r"^(?:ESTABLISHED|SYN_SENT)", re.IGNORECASE)
 CYCLE_LIMIT = 4
 CYCLE_REPEATS = 3
@@ -64,7 +65,9 @@ def _context_limit(a: Activity) -> bool:
 
 
 def _stuck_on_permission(a: Activity) -> bool:
-    waiting = any(_TERMINAL_WAIT.search(state) for state in a.process_states)
+    waiting = any(
+        _TERMINAL_WAIT.search(state) or (not a.sockets and _WAIT.search(state)) for state in a.process_states
+    )
     return a.permission_asked is not None or waiting or _said(a, _PERMISSION)
 
 

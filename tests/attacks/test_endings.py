@@ -1,0 +1,100 @@
+"""Shapes of process trees, each under each ending of a run: whoever is still alive afterwards is a survivor, by pid."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.attacks.target import FILES, seat, set_up
+from tests.conftest import MakeRepo
+from tests.e2e.conftest import world
+from tests.e2e.harness import World, sandbox_works
+from tests.repos import Repo
+
+__all__ = ["world"]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(150)]
+
+# Each is known by what it sleeps; the racing one ends by itself, so that no defect can fill the machine.
+SHAPES = {
+    "child": "sleep 987601 & ",
+    "fork": "(sleep 987602 & wait) & ",
+    "setsid": "setsid sleep 987603 & ",
+    "double fork": "(setsid sh -c 'sleep 987604 & sleep 987604' &); ",
+    "deaf": "(trap '' TERM HUP INT; sleep 987605 & while :; do sleep 987605; done) & ",
+    "stopped": "sleep 987606 & kill -STOP $!; ",
+    "scrubbed": "(env -i setsid sleep 987607 &); ",
+    "racing": "printf '%s' 'n=${1:-0}; [ $n -gt 400 ] && exit; setsid sh /tmp/race $((n+1)) & sleep 0.05; exit' > /tmp/race;"
+    " for i in $(seq 45); do setsid sleep 987608 & done; for i in 1 2 3 4 5; do sh /tmp/race 0 & done; ",
+}
+UP = "echo stands >&2; wait; exec sleep 987600"
+ENDINGS = ("deadline", "stop", "stop --now", "stop while paused", "SIGTERM", "SIGKILL and start")
+
+
+def survivors() -> list[str]:
+    """Everything alive that an attack of this file started, on the whole machine."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            words = process.cmdline()
+            mine = any(word.startswith("98760") for word in words) or "/tmp/race" in words
+            if mine and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(f"{process.pid} {' '.join(words)[:80]}")
+    return found
+
+
+def end(world: World, target: Repo, ending: str) -> None:
+    """Bring the run to its end, or its daemon, in one of the ways there are."""
+    if ending == "deadline":
+        with world.wire() as wire:
+            wire.follow().until("round_recorded")
+    elif ending.startswith("stop"):
+        if ending.endswith("paused"):
+            world.sictl("pause", target.path)
+        world.sictl("stop", target.path, *(["--now"] if ending.endswith("--now") else []))
+    elif ending == "SIGTERM":
+        victim = psutil.Process(world.daemon_pid())
+        victim.send_signal(signal.SIGTERM)
+        world._gone(victim)
+    else:
+        world.kill()
+        world.daemon()
+        world.sictl("stop", target.path, "--now", code=None)
+
+
+@pytest.mark.parametrize("sandbox", [True, False], ids=["sandboxed", "plain"])
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_no_shape_survives(repo: MakeRepo, world: World, ending: str, sandbox: bool) -> None:
+    if sandbox and not sandbox_works():
+        pytest.skip("no sandbox here")
+    assert survivors() == [], "left by another test"
+    target = repo(FILES)
+    attacks = {name: f"# heard\n{shape}{UP}" for name, shape in SHAPES.items()}
+    agent = world.agent()
+    seat(agent, attacks)
+    limit_s = "3" if ending == "deadline" else "600"
+    more = (
+        "--set",
+        f"deadlines.executor={limit_s}",
+        "--set",
+        "kill_threshold=100",
+        "--set",
+        "max_parallel_executors=8",
+    )
+    set_up(world, target, agent, len(attacks), *more, sandbox=sandbox)
+    world.sictl("start", target.path, "--rounds", "1")
+    with world.wire() as wire:
+        wire.follow()
+        for _ in attacks:
+            wire.until("agent_stderr", line="stands")
+    end(world, target, ending)
+
+    assert survivors() == []
+    if ending == "deadline":
+        shown = world.sictl("show", target.path, "1", "--json").json["round"]
+        kills = [result["force_kill"] for result in shown["results"]]
+        assert all(kill["processes_killed"] >= 2 for kill in kills)
+    Path("/tmp/race").unlink(missing_ok=True)
