@@ -1,45 +1,42 @@
 """The composition root of the daemon: lock, socket, log, runs, server, and a clean way out.
 
-The only place that picks concrete classes for a daemon. It binds and answers first; what is slow to import or to
-probe comes while nobody waits for it. SIGTERM and SIGINT suspend all runs: the next daemon goes on with them.
+It binds and answers first; `assembly`, which picks the classes of runs and methods, is slow to import and comes while
+nobody waits for it. SIGTERM and SIGINT suspend all runs: the next daemon goes on with them.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import importlib
 import math
 import os
 import signal
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 import trio
 
-from sid_actors.backends.anthropic_api import Service
 from sid_actors.process import prepare_jobs, release_jobs
-from sid_actors.workbench.machine import MachineLock, lock_path
-from sid_daemon import config
-from sid_daemon.charts import Charts
 from sid_daemon.daemon_settings import DaemonSettings, read_daemon_settings
-from sid_daemon.hands import MakeRunHands
-from sid_daemon.host import Host
-from sid_daemon.intake import Intake
 from sid_daemon.listening import Listening, activated, bind
-from sid_daemon.log_methods import LogMethods
 from sid_daemon.logs import Logs, StandardError, configure
-from sid_daemon.methods import Methods
 from sid_daemon.notify import Notifier
 from sid_daemon.redaction import Redactor, secrets_of
-from sid_daemon.reporting import LocalReports
-from sid_daemon.rpc_server import RpcServer
-from sid_daemon.site import Machine, OpenLocalSite
+from sid_daemon.rpc_server import Handler, RpcServer
 from sid_daemon.store.lock import StateLock
-from sid_daemon.store.registry import KnownRun, Registry
+from sid_daemon.store.registry import Registry
 from sid_protocol import __version__, locations
-from sid_protocol.errors import SidError, StoreError
-from sid_protocol.settings import Settings
+from sid_protocol.params import ShutdownParams
+from sid_protocol.rpc import METHODS, PROTOCOL
+from sid_protocol.status import DaemonInfo, Empty
+
+if TYPE_CHECKING:
+    from sid_daemon.assembly import Assembly
+    from sid_daemon.host import Host
 
 log = structlog.get_logger("sid")
 
@@ -97,6 +94,12 @@ class _Daemon:
         self._leave = trio.Event()
         self._leave_now = False
         self._ready = trio.Event()
+        self._started = time.monotonic()
+        self._assembled = trio.Event()
+        self._handlers: Mapping[str, Handler] = {
+            "daemon.info": self._info,
+            "daemon.shutdown": self._on_shutdown,
+        }
 
     async def run(self) -> None:
         """Serve until asked to leave."""
@@ -124,18 +127,8 @@ class _Daemon:
 
     async def _serve(self, registry: Registry, logs: Logs, nursery: trio.Nursery) -> None:
         prefix = hashlib.sha256(str(self._state_dir).encode()).hexdigest()[:12]
-        service = Service(
-            prices={name: one.price for name, one in self._settings.prices.items()}, learn=logs.redactor.learn
-        )
-        machine = Machine(MachineLock(lock_path(os.environ, str(self._state_dir))), service)
-        host = Host(registry, self._state_dir, MakeRunHands(machine), Charts(machine.lock), emit, nursery)
-        intake = Intake(host, OpenLocalSite(machine))
-        methods = Methods(
-            host, intake, LocalReports(machine), self._shut_down, __version__, self._listening.path
-        )
-        following = LogMethods(host, logs.subscribers)
         server = RpcServer(
-            {**methods.handlers(), **following.handlers()},
+            {name: functools.partial(self._handle, name) for name in METHODS if name != "rpc.discover"},
             log,
             version=__version__,
             connections=self._settings.connections,
@@ -144,6 +137,21 @@ class _Daemon:
         nursery.start_soon(self._on_signals)
         await nursery.start(server.serve, self._listening)
         self._tell_ready()
+        # Half of all imports; they come while nobody waits for them.
+        assembly = await trio.to_thread.run_sync(importlib.import_module, "sid_daemon.assembly")
+        parts: Assembly = assembly.assemble(
+            self._settings,
+            self._state_dir,
+            registry,
+            logs,
+            nursery,
+            emit,
+            self._shut_down,
+            self._listening.path,
+        )
+        host, machine = parts.host, parts.machine
+        self._handlers = parts.handlers
+        self._assembled.set()
         swept = await trio.to_thread.run_sync(prepare_jobs, prefix)
         if swept:
             emit("warning", "leftovers_killed", processes=len(swept))
@@ -152,7 +160,7 @@ class _Daemon:
             emit("warning", "no_sandbox", why=machine.sandbox_fault)
         emit("info", "daemon_started", version=__version__, pid=os.getpid())
         for run in await host.crashed_runs():
-            await resume(host, intake, run)
+            await parts.resume(run)
         host.recovered.set()
         if self._idle_exit_s is not None:
             nursery.start_soon(self._leave_when_idle, host, server, self._idle_exit_s)
@@ -162,6 +170,27 @@ class _Daemon:
         await host.suspend_all(now=self._leave_now)
         logs.stop()
         await server.finish()
+
+    async def _handle(self, name: str, params: Any, call: Any) -> Any:
+        """Carry a method out, once what it needs is there."""
+        if name not in self._handlers:
+            await self._assembled.wait()
+        return await self._handlers[name](params, call)
+
+    async def _info(self, _params: object, _call: object) -> DaemonInfo:
+        return DaemonInfo(
+            version=__version__,
+            protocol=PROTOCOL,
+            pid=os.getpid(),
+            uptime_s=round(time.monotonic() - self._started, 3),
+            runs=0,
+            state_dir=str(self._state_dir),
+            socket=self._listening.path,
+        )
+
+    async def _on_shutdown(self, params: ShutdownParams, _call: object) -> Empty:
+        self._shut_down(params.now)
+        return Empty()
 
     def _tell_ready(self) -> None:
         self._notifier.ready("ready")
@@ -196,22 +225,3 @@ class _Daemon:
 async def _then_cancel(wait: Callable[[], Awaitable[None]], nursery: trio.Nursery) -> None:
     await wait()
     nursery.cancel_scope.cancel()
-
-
-async def resume(host: Host, intake: Intake, run: KnownRun) -> None:
-    """Go on with a run that was active when the last daemon ended; what hinders it is logged."""
-    try:
-        if await trio.Path(run.common_dir).is_dir() and await host.restore(run):
-            emit("warning", "restored_from_copy", run_id=run.run_id, root=run.root)
-        settings = await _trusted_settings(intake, run)
-        await host.start(run, settings, rounds=None, again=True)
-    except SidError as error:
-        await host.forget_active(run, error)
-
-
-async def _trusted_settings(intake: Intake, run: KnownRun) -> Settings:
-    if not await trio.Path(run.root).is_dir():
-        raise StoreError(f"{run.root} is gone", hint="bring the repository back, then start the run")
-    read = await trio.to_thread.run_sync(config.read_config, Path(run.root))
-    await intake.check_trust(run.repo, read.settings)
-    return read.settings

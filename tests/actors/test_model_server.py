@@ -75,6 +75,6 @@ async def test_the_sdk_sees_failures_as_what_they_are(sdk: Any) -> None:
 
 
 def test_a_daemon_without_a_model_does_not_import_the_sdk() -> None:
-    code = "import sys, sid_daemon.app; print(sorted(m for m in sys.modules if m.split('.')[0] in ('anthropic', 'httpx2')))"
+    code = "import sys, sid_daemon.app, sid_daemon.assembly; print(sorted(m for m in sys.modules if m.split('.')[0] in ('anthropic', 'httpx2')))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -36,7 +36,7 @@ def weight_mb(daemon: subprocess.Popen[Any]) -> float:
 
 def junk(dice: random.Random) -> bytes:
     """Return one line that a careless or hostile client might send."""
-    message = {
+    message: dict[str, Any] = {
         "jsonrpc": dice.choice(("2.0", "1.0", 2, None)),
         "id": dice.choice((1, "x", None, 1.5, [], {}, -(2**70))),
         "method": dice.choice((*METHODS, 3, None)),

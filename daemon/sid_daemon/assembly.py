@@ -1,0 +1,108 @@
+"""Everything of a daemon that is slow to import: its runs, their gate, the methods that clients call.
+
+Imported by `app` in a thread once the socket answers. The only place that picks concrete classes for them.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import trio
+
+from sid_actors.backends.anthropic_api import Service
+from sid_actors.workbench.machine import MachineLock, lock_path
+from sid_daemon import config
+from sid_daemon.charts import Charts
+from sid_daemon.conductor import Emit
+from sid_daemon.daemon_settings import DaemonSettings
+from sid_daemon.hands import MakeRunHands
+from sid_daemon.host import Host
+from sid_daemon.intake import Intake
+from sid_daemon.log_methods import LogMethods
+from sid_daemon.logs import Logs
+from sid_daemon.methods import Methods
+from sid_daemon.reporting import LocalReports
+from sid_daemon.rpc_server import Handler
+from sid_daemon.site import Machine, OpenLocalSite
+from sid_daemon.store.registry import KnownRun, Registry
+from sid_protocol import __version__
+from sid_protocol.errors import SidError, StoreError
+from sid_protocol.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """What a daemon is made of.
+
+    Attributes:
+        machine: What it can do.
+        host: Its runs.
+        handlers: Method → what carries it out.
+        resume: Goes on with a run that was active when the last daemon ended.
+    """
+
+    machine: Machine
+    host: Host
+    handlers: Mapping[str, Handler]
+    resume: Callable[[KnownRun], Awaitable[None]]
+
+
+def assemble(
+    settings: DaemonSettings,
+    state_dir: Path,
+    registry: Registry,
+    logs: Logs,
+    nursery: trio.Nursery,
+    emit: Emit,
+    shut_down: Callable[[bool], None],
+    socket: str,
+) -> Assembly:
+    """Put a daemon together.
+
+    Args:
+        settings: The daemon's own.
+        state_dir: Its state directory.
+        registry: The open registry.
+        logs: Its log.
+        nursery: Where runs live.
+        emit: Takes log records.
+        shut_down: Asks the daemon to leave: `shut_down(now)`.
+        socket: Where it listens.
+    """
+    service = Service(
+        prices={name: one.price for name, one in settings.prices.items()}, learn=logs.redactor.learn
+    )
+    machine = Machine(MachineLock(lock_path(os.environ, str(state_dir))), service)
+    host = Host(registry, state_dir, MakeRunHands(machine), Charts(machine.lock), emit, nursery)
+    intake = Intake(host, OpenLocalSite(machine))
+    methods = Methods(host, intake, LocalReports(machine), shut_down, __version__, socket)
+    following = LogMethods(host, logs.subscribers)
+    return Assembly(
+        machine,
+        host,
+        {**methods.handlers(), **following.handlers()},
+        functools.partial(_resume, host, intake, emit),
+    )
+
+
+async def _resume(host: Host, intake: Intake, emit: Emit, run: KnownRun) -> None:
+    """Go on with a run that was active when the last daemon ended; what hinders it is logged."""
+    try:
+        if await trio.Path(run.common_dir).is_dir() and await host.restore(run):
+            emit("warning", "restored_from_copy", run_id=run.run_id, root=run.root)
+        settings = await _trusted_settings(intake, run)
+        await host.start(run, settings, rounds=None, again=True)
+    except SidError as error:
+        await host.forget_active(run, error)
+
+
+async def _trusted_settings(intake: Intake, run: KnownRun) -> Settings:
+    if not await trio.Path(run.root).is_dir():
+        raise StoreError(f"{run.root} is gone", hint="bring the repository back, then start the run")
+    read = await trio.to_thread.run_sync(config.read_config, Path(run.root))
+    await intake.check_trust(run.repo, read.settings)
+    return read.settings
