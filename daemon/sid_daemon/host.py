@@ -151,7 +151,8 @@ class Host:
         """
         conductor = self.active.get(run.run_id)
         if conductor is not None and not conductor.over.is_set():
-            yield conductor.state, conductor.store
+            async with conductor.store.lent():
+                yield conductor.state, conductor.store
             return
         store = self.store_of(run)
         state = await self._open(store, run)

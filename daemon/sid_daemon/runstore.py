@@ -8,7 +8,8 @@ again.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -72,6 +73,8 @@ class RunStore:
         self._common_dir = common_dir
         self._limiter = trio.CapacityLimiter(1)
         self._journal: Journal | None = None
+        self._readers = 0
+        self._close_later = False
 
     @property
     def journal(self) -> Journal:
@@ -229,9 +232,21 @@ class RunStore:
         """Return the entries of a list-like view."""
         return await trio.to_thread.run_sync(lambda: self.journal.entries(file), limiter=self._limiter)
 
+    @asynccontextmanager
+    async def lent(self) -> AsyncIterator[None]:
+        """Keep the journal open for a reader, even if its owner closes it meanwhile: the last reader does it then."""
+        self._readers += 1
+        try:
+            yield
+        finally:
+            self._readers -= 1
+            if self._close_later and not self._readers:
+                await self.close()
+
     async def close(self) -> None:
-        """Close the journal."""
-        if self._journal is not None:
+        """Close the journal; while readers have it, the last of them will."""
+        self._close_later = self._readers > 0
+        if self._journal is not None and not self._close_later:
             journal, self._journal = self._journal, None
             with trio.CancelScope(shield=True):
                 await trio.to_thread.run_sync(journal.close, limiter=self._limiter)

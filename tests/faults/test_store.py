@@ -116,3 +116,12 @@ async def test_damage_at_a_random_place_is_told_clearly_or_does_no_harm(short_di
     assert hints, "nothing was ever damaged"
     assert all(closed)
     assert all("copy" in hint or "sid" in hint for hint in hints), hints
+
+
+async def test_a_journal_stays_open_for_who_reads_it(short_dir: Path) -> None:
+    store = RunStore(short_dir / "root", short_dir / "copy.db")
+    await store.open()
+    async with store.lent():
+        await store.close()
+        assert await store.entries("list") == []
+    assert store.is_closed
