@@ -21,6 +21,7 @@ from sid_daemon.clock import now_iso
 from sid_daemon.core import deadlines
 from sid_daemon.core.run import is_active, step
 from sid_daemon.core.state import RunState
+from sid_daemon.core.turn import by_role
 from sid_daemon.runstore import RunStore
 from sid_daemon.store.records_log import log_records
 from sid_daemon.store.views import Projection, project
@@ -44,8 +45,10 @@ from sid_protocol.events import (
     RunFailed,
     RunStopped,
     StopRequested,
+    TurnsCut,
     WorkHalted,
 )
+from sid_protocol.records import Cost
 
 STOP_GRACE_S = 5.0
 """What ends by itself within this time after a stop request is kept."""
@@ -104,6 +107,7 @@ class Conductor:
         self._under_way: dict[str, AnyCommand] = {}
         self._reported: set[str] = set()
         self._changed = trio.Event()
+        self._cut: dict[str, Work] = {}
         self._suspending = False
         self._stop_grace_s = STOP_GRACE_S
         self._nursery: trio.Nursery | None = None
@@ -204,6 +208,10 @@ class Conductor:
             for work in list(self.works.values()):
                 await work.done.wait()
             taking.cancel_scope.cancel()
+        if costs := by_role(
+            (self._under_way.get(key), work.activity.cost) for key, work in self._cut.items()
+        ):
+            await self._take([TurnsCut(costs=costs)])
         if is_active(self.state) and not self._suspending:
             await self._take([RunStopped()])
 
@@ -365,14 +373,14 @@ class Conductor:
             await work.done.wait()
             if work.answered:
                 return
-        await self._up.send(WorkHalted(cause=command.target))
+        await self._up.send(WorkHalted(cause=command.target, cost=work.activity.cost if work else Cost()))
 
     # The end
 
     def _cancel_all(self) -> None:
         for command_id, command in list(self._under_way.items()):
-            if not isinstance(command, CloseRound):
-                self._supervisor.cancel(command_id)
+            if not isinstance(command, CloseRound) and (work := self._supervisor.cancel(command_id)):
+                self._cut[command_id] = work
 
     async def _leave(self) -> None:
         if self._failure is not None:

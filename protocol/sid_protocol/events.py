@@ -105,6 +105,14 @@ class RunStopped(Event):
     kind: Literal["run_stopped"] = "run_stopped"
 
 
+class TurnsCut(Event):
+    """A stop has ended agents' turns that will be done again; what they had cost by then is spent all the same."""
+
+    kind: Literal["turns_cut"] = "turns_cut"
+    costs: dict[str, Cost]
+    """By role."""
+
+
 class RunPaused(Event):
     """No new work until `resume`."""
 
@@ -367,6 +375,7 @@ class WorkHalted(Event):
     """The work of `cause` has ended unfinished, because nobody needs it."""
 
     kind: Literal["work_halted"] = "work_halted"
+    cost: Cost = Cost()
 
 
 # Stragglers
@@ -437,6 +446,7 @@ AnyEvent = Annotated[
     | RoundsAsked
     | StopRequested
     | RunStopped
+    | TurnsCut
     | RunPaused
     | RunResumed
     | RunFailed

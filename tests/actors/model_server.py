@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ class Say:
     blocks: tuple[dict[str, Any], ...] = ()
     stop: str | None = None
     output: int = 50
+    pause_s: float = 0.0
 
     @property
     def stop_reason(self) -> str:
@@ -73,9 +75,15 @@ class ModelServer:
     arrived: trio.Event = field(default_factory=trio.Event)
     all_closed: trio.Event = field(default_factory=trio.Event)
     spent_tokens: int = 0
+    closed: threading.Event = field(default_factory=threading.Event)
+
+    def wait_closed(self, limit_s: float) -> bool:
+        """Say whether no connection is open, waiting for it; from another thread."""
+        return self.open == 0 or self.closed.wait(limit_s)
 
     async def serve(self, stream: trio.SocketStream) -> None:
         self.open += 1
+        self.closed.clear()
         try:
             await self._connection(stream)
         except (trio.BrokenResourceError, trio.ClosedResourceError, h11.RemoteProtocolError):
@@ -84,6 +92,7 @@ class ModelServer:
             self.open -= 1
             if self.open == 0:
                 self.all_closed.set()
+                self.closed.set()
             with trio.CancelScope(shield=True):
                 await trio.aclose_forcefully(stream)
 
@@ -184,6 +193,10 @@ class ModelServer:
             await stream.send_all(wire.send(h11.Data(data=raw)) or b"")
 
         events = events_of(model, answer, usage)
+        if answer.pause_s:
+            with trio.move_on_after(answer.pause_s):
+                await stream.receive_some(1)  # until the client gives up
+            return False
         for number, event in enumerate(events):
             if model == "slow":
                 await trio.sleep(0.02)
@@ -232,6 +245,7 @@ def events_of(model: str, answer: Say, usage: dict[str, int]) -> list[dict[str, 
     """The events of a streamed reply, each text and each tool's input in two pieces."""
     empty: dict[str, Any] = message(model, Say(), {**usage, "output_tokens": 1}) | {"stop_reason": None}
     events: list[dict[str, Any]] = [{"type": "message_start", "message": empty}, {"type": "ping"}]
+    begun: dict[str, Any]
     for index, block in enumerate(answer.blocks):
         if block["type"] == "text":
             begun, whole, kind, key = {"type": "text", "text": ""}, block["text"], "text_delta", "text"

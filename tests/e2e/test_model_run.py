@@ -146,3 +146,28 @@ def test_init_refuses_a_model_without_a_key(world: World, numbers: Repo, short_d
     )
     assert "ANTHROPIC_API_KEY" in done.err
     assert "api_key_file" in done.err
+
+
+def test_a_stop_closes_the_connections_and_keeps_count_of_what_was_spent(world: World, numbers: Repo) -> None:
+    world.env["ANTHROPIC_API_KEY"] = KEY
+    held = threading.Event()
+
+    def reply(body: dict[str, Any]) -> Say:
+        said = agents(body)
+        edits = any(block["name"] == "edit" for block in said.blocks if block["type"] == "tool_use")
+        if edits:
+            held.set()
+        return Say(said.blocks, pause_s=60.0) if edits else said
+
+    with served(reply) as server:
+        set_up(world, numbers, server.url)
+        world.sictl("start", numbers.path)
+        assert held.wait(60)
+        world.sictl("stop", numbers.path, "--now")
+        with world.wire() as wire:
+            assert wire.call("daemon.info")["pid"]
+        row = world.row(numbers)
+        assert server.wait_closed(5)
+    # Calls in the middle of which it was stopped count, too; what they wrote was not told.
+    spent = row["budget"]["calls"]["spent"]
+    assert spent == len(server.bodies)

@@ -69,9 +69,11 @@ from sid_protocol.events import (
     RunStarted,
     RunStopped,
     StopRequested,
+    TurnsCut,
     WorkFailed,
     WorkHalted,
 )
+from sid_protocol.records import Cost
 
 Turned = (
     AgentFailed | BriefDone | PlanDrafted | PlanAdvised | PlanJudged | CandidateCommitted | CandidateRefused
@@ -188,6 +190,9 @@ def _on_request(turn: Turn, event: AnyEvent) -> None:
             turn.set(stopping=True, suspended=event.suspend)
         case RunStopped():
             turn.set(status="user_stopped", stopping=False, reason="stopped by the user")
+        case TurnsCut():
+            for role, cost in event.costs.items():
+                turn.spend(role, cost, 0.0)
         case RunPaused():
             turn.set(status="paused")
         case RunResumed():
@@ -303,6 +308,8 @@ def _on_answer(turn: Turn, event: AnyEvent) -> None:
         rounds.forget_kill(turn, command)
     if isinstance(event, Turned) and isinstance(command, AgentCommand):
         turn.spend(role_of(command), event.cost, event.duration_s)
+    if isinstance(event, WorkHalted) and isinstance(command, AgentCommand) and event.cost != Cost():
+        turn.spend(role_of(command), event.cost, 0.0)
     _route(turn, event, command)
 
 

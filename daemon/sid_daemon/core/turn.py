@@ -6,11 +6,22 @@ so that the machines above it only say what should happen.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 from sid_daemon.core.state import Execution, Round, RunState, Slot, Spent
-from sid_protocol.commands import AnyCommand, CloseRound, Halt, Inspect, Kill, PrepareRound, ReturnIdeas
+from sid_protocol.commands import (
+    AgentCommand,
+    AnyCommand,
+    CloseRound,
+    Halt,
+    Inspect,
+    Kill,
+    PrepareRound,
+    ReturnIdeas,
+    role_of,
+)
 from sid_protocol.records import AgentFailure, Cost
 
 AFTER_BLOCK = Halt | CloseRound | ReturnIdeas | PrepareRound
@@ -101,3 +112,13 @@ class Turn:
 
 def _sum(old: Any, new: Any) -> Any:
     return old if new is None else new if old is None else old + new
+
+
+def by_role(parts: Iterable[tuple[AnyCommand | None, Cost]]) -> dict[str, Cost]:
+    """Return what agents' turns had cost, by role; what cost nothing that is known is left out."""
+    costs: dict[str, Cost] = {}
+    for command, cost in parts:
+        if isinstance(command, AgentCommand) and cost != Cost():
+            role = role_of(command)
+            costs[role] = costs.get(role, Cost()) + cost
+    return costs
