@@ -55,11 +55,12 @@ class ActivityLog:
     started_at: float = field(default_factory=time.time)
     _tool_times: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT))
     _signs: Signs | None = None
-    _looked: float = field(default_factory=trio.current_time)
+    _looked: float | None = None
 
     def notice(self, signs: Signs) -> None:
         """Take quiet signs of life in: CPU time and changed files count as much as a word."""
-        now, before, looked = trio.current_time(), self._signs, self._looked
+        now, before = trio.current_time(), self._signs
+        looked = self.started if self._looked is None else self._looked
         self._signs, self._looked = signs, now
         used = signs.cpu_s - (before.cpu_s if before else 0.0)
         changed = signs.newest > (before.newest if before else self.started_at)
@@ -101,7 +102,8 @@ class ActivityLog:
 
     async def look_for_signs(self, after_s: float) -> None:
         """Look for quiet signs of life, unless something was heard or looked for within `after_s` seconds."""
-        quiet_s = trio.current_time() - max(self.last_seen or self.started, self._looked)
+        times = (self.started, self.last_seen, self._looked)
+        quiet_s = trio.current_time() - max(at for at in times if at is not None)
         if quiet_s >= after_s:
             await self._look()
 

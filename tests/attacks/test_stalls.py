@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.attacks.target import FILES, seat, set_up
+from tests.attacks.target import FILES, HONEST, seat, set_up
 from tests.conftest import MakeRepo
 from tests.e2e.conftest import world
 from tests.e2e.harness import World, clean_repository, sandbox_works
@@ -167,3 +167,21 @@ def test_reasons_are_those_that_were_simulated(repo: MakeRepo, world: World, sil
     for name, (given, kill) in wrong.items():
         print(name, given, json.dumps(kill))
     assert len(wrong) <= (1 - RIGHT_SHARE) * len(stalls), sorted(wrong)
+
+
+BUSY = {
+    "writes files": say("begin") + "for i in $(seq 6); do sleep 1; echo $i > note.log; done",
+    "computes": say("begin") + "python3 -c 'import time\nwhile time.process_time() < 4: pass'",
+}
+
+
+def test_quiet_work_is_no_stall(repo: MakeRepo, world: World) -> None:
+    target = repo(FILES)
+    agent = world.agent()
+    seat(agent, BUSY)
+    set_up(world, target, agent, len(BUSY), "--set", "deadlines.executor_idle=2", sandbox=True)
+    world.run(target, "--rounds", "1")
+    shown = world.sictl("show", target.path, "1", "--json").json["round"]
+    assert [(result["force_kill"], result["benchmark_score"]) for result in shown["results"]] == [
+        (None, HONEST)
+    ] * 2
