@@ -54,7 +54,7 @@ def test_a_cleaned_repository_costs_nothing_in_mid_run(stage: Stage) -> None:
     daemon, wire = begin(stage)
     with wire:
         wire.until("candidate_committed")
-        stage.repo.git("clean", "-ffdxq", "-e", "mine.txt", "-e", "worktrees")
+        stage.repo.git("clean", "-ffdxq", "-e", "mine.txt", "-e", "worktrees", "-e", "pool")
         wire.until("run_ended", status="max_iterations")
     stage.check(daemon)
 

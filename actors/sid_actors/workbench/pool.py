@@ -16,6 +16,7 @@ from sid_actors.gitcli import git
 from sid_actors.process import JobLimits, JobSpec, run_job
 from sid_actors.trees import GITLINK, files, open_repository, tree_of
 from sid_actors.workbench import disk
+from sid_protocol.errors import GitError
 from sid_actors.workbench.submodules import fill_submodules
 
 _DELETE_LIMIT_S = 600.0
@@ -42,6 +43,14 @@ class PlainCheckout:
         Raises:
             GitError: git failed; the next filling begins from nothing.
         """
+        try:
+            return await self._fill(revision)
+        except GitError:
+            if await trio.Path(self.folder).is_dir():
+                raise
+            return await self._fill(revision)  # it was taken away under git's feet: `git clean -fdx`
+
+    async def _fill(self, revision: str) -> str:
         manifest, self._manifest, self.tree = self._manifest, None, None
         await trio.to_thread.run_sync(self._prepare, manifest)
         tree = await trio.to_thread.run_sync(self._tree_of, revision)
