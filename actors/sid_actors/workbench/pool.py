@@ -16,8 +16,8 @@ from sid_actors.gitcli import git
 from sid_actors.process import JobLimits, JobSpec, run_job
 from sid_actors.trees import GITLINK, files, open_repository, tree_of
 from sid_actors.workbench import disk
-from sid_protocol.errors import GitError
 from sid_actors.workbench.submodules import fill_submodules
+from sid_protocol.errors import GitError
 
 _DELETE_LIMIT_S = 600.0
 
