@@ -53,6 +53,14 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
+def has_commit(common_dir: str, commit: str) -> bool:
+    """Say whether a repository has a commit; False where it cannot be read."""
+    try:
+        return isinstance(open_repository(common_dir).get(commit), pygit2.Commit)
+    except (GitError, ValueError):
+        return False
+
+
 def tree_of(repo: pygit2.Repository, revision: str) -> str:
     """Return the id of a commit's tree, or of the tree itself.
 

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import trio
 
+from sid_actors.trees import has_commit
 from sid_daemon import config
 from sid_daemon.charts import Charts
 from sid_daemon.clock import now_iso
@@ -21,7 +22,7 @@ from sid_daemon.conductor import Conductor, Emit, Hands
 from sid_daemon.core.run import is_active, step
 from sid_daemon.core.state import RunState
 from sid_daemon.runstore import RunStore, config_copy
-from sid_daemon.store.journal import copy_database
+from sid_daemon.store.journal import copy_database, first_commit
 from sid_daemon.store.records_log import log_records
 from sid_daemon.store.registry import KnownRun, Registry
 from sid_daemon.store.views import project
@@ -302,8 +303,16 @@ class Host:
                 self._charts.want(run, self)
 
     async def restore(self, run: KnownRun) -> bool:
-        """Bring back the daemon's copy of a run where its root has no database; says whether it did."""
-        if not await trio.to_thread.run_sync(_bring_back, self.copy_path(run.run_id), Path(run.root)):
+        """Bring back the daemon's copy of a run where its root has no database; says whether it did.
+
+        A repository made anew at an old path is another one: a copy whose commits it does not have stays.
+        """
+        copy = self.copy_path(run.run_id)
+        if await trio.Path(run.root, "state", "run.db").exists() or not await trio.Path(copy).exists():
+            return False
+        if not await trio.to_thread.run_sync(_fits, copy, run.common_dir):
+            return False
+        if not await trio.to_thread.run_sync(_bring_back, copy, Path(run.root)):
             return False
         store = self.store_of(run)
         await self._open(store, run)
@@ -343,6 +352,12 @@ class Host:
 
 async def _suspend(conductor: Conductor, now: bool) -> None:  # noqa: FBT001 - passed by start_soon
     await conductor.suspend(now=now)
+
+
+def _fits(copy: Path, common_dir: str) -> bool:
+    """Say whether a repository has the commit that a kept run began with."""
+    commit = first_commit(copy)
+    return commit is not None and has_commit(common_dir, commit)
 
 
 def _bring_back(copy: Path, root: Path) -> bool:

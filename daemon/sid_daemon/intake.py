@@ -126,7 +126,7 @@ class Intake:
             red = await site.guards_red(head, draft.settings)
             await trio.to_thread.run_sync(write_config, draft)
             await site.make_branch(slug, draft.settings.target_branch)
-            run_id = present.run_id if present else known.run_id if known else new_run_id()
+            run_id = present.run_id if present else new_run_id()
             created = created_event(run_id, site, draft, slug, head, runs, found, earlier)
             store.copy_path = self._host.copy_path(run_id)
             if store.is_closed:

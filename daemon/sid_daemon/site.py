@@ -144,6 +144,9 @@ class LocalSite:
                 f"{settings.agent_backend} is not built into this version",
                 hint=f"use one of: {', '.join(BACKENDS)}",
             )
+        if settings.record or settings.replay_from:
+            key = "record" if settings.record else "replay_from"
+            raise SettingsInvalid(key, "recording is not built into this version", hint="unset it")
         if settings.agent_command or settings.agent_backend != "command":
             await trio.to_thread.run_sync(check_agent_command, settings, self.info.top)
         if settings.agent_backend == "anthropic":

@@ -266,6 +266,22 @@ def test_git_clean_costs_nothing(world: World, numbers: Repo) -> None:
     assert (numbers.path / ROOT / "state/iteration_history/round_1.json").exists()
 
 
+def test_a_repository_made_anew_at_an_old_path_gets_a_run_of_its_own(world: World, numbers: Repo) -> None:
+    world.init(numbers, world.agent())
+    world.run(numbers, "--rounds", "1")
+    before = world.row(numbers)["run_id"]
+    shutil.rmtree(numbers.path / ".sid")
+    shutil.rmtree(numbers.path / ".git")
+    numbers.git("init", "--quiet", "--initial-branch=main")
+    numbers.commit(message="another repository")
+    world.init(numbers, world.agent())
+
+    row = world.row(numbers)
+    assert row["run_id"] != before
+    assert (row["status"], row["iteration"]) == ("idle", 0)
+    world.run(numbers, "--rounds", "1")
+
+
 def test_wins_wait_on_a_ref_of_ours_while_the_user_is_on_the_branch(world: World, numbers: Repo) -> None:
     world.init(numbers, world.agent())
     numbers.git("checkout", "--quiet", "improve/raise_the_number")

@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import structlog
 import trio
 
 from sid_actors import refs
@@ -25,10 +26,12 @@ from sid_actors.repository import RepoInfo, metadata_lock
 from sid_actors.trees import GITLINK, files, open_repository, tree_of
 from sid_actors.workbench import disk, pool
 from sid_actors.workbench.submodules import fill_submodules
-from sid_protocol.errors import GitError
+from sid_protocol.errors import GitError, WorldError
 from sid_protocol.ids import experiment_branch, worktree_name
 
 _OURS_BY_NAME = re.compile(r"round_[0-9]+_executor_[0-9]+\Z")
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,6 +235,9 @@ class Checkouts:
     async def _delete(self, path: str) -> None:
         try:
             await pool.delete(path)
+        except (WorldError, OSError) as error:
+            # Nobody waits for this and nobody is harmed: the next clean-up finds it again.
+            log.warning("trash_left", path=path, why=str(error))
         finally:
             self._deleting.discard(path)
             self._deleted.set()

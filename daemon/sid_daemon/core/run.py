@@ -198,7 +198,8 @@ def _on_request(turn: Turn, event: AnyEvent) -> None:
         case RunResumed():
             turn.set(status="running")
         case RoundsAsked():
-            turn.set(rounds_until=turn.state.completed + event.rounds)
+            waived = stopping.waived_by_rounds(turn.state)
+            turn.set(rounds_until=turn.state.completed + event.rounds, waived=waived)
         case RunFailed():
             turn.set(status="failed", reason=event.reason, hint=event.hint)
         case DeadlinePassed():
@@ -233,10 +234,14 @@ def _on_started(turn: Turn, event: RunStarted) -> None:
         starts=state.starts + 1,
         unpaid="" if stopping.raised(state.settings.budget, event.settings.budget) else state.unpaid,
         rounds_until=_rounds_until(state, event),
+        waived=state.waived if event.again else (),
+        crashes=turn.state.crashes if event.again else (),
         **({} if event.again else _counters_cleared(state)),
         history=replace(state.history, broken_rounds=0),
         held=False,
     )
+    if event.rounds is not None:
+        turn.set(waived=stopping.waived_by_rounds(turn.state))
     if state.round is not None:
         _hold(turn)
     else:

@@ -138,6 +138,7 @@ class RunState:
     Attributes:
         iteration: The last round that was begun; 0 before the first.
         rounds_until: With `start --rounds`, the iteration at which the run ends.
+        waived: Limits that held already when the user asked for these rounds.
         winner_families: The winning family of the last two rounds; None is a round without.
         head: The improvement branch's commit as the run left it.
         outstanding: Commands without a terminal event, by id: what a restart issues again.
@@ -170,6 +171,7 @@ class RunState:
     iteration: int = 0
     completed: int = 0
     rounds_until: int | None = None
+    waived: tuple[RunStatus, ...] = ()
     plateau_count: int = 0
     breaker_count: int = 0
     blocked_count: int = 0

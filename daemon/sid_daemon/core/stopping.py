@@ -80,14 +80,24 @@ def raised(old: Budget, new: Budget) -> bool:
     return any(was is not None and (now is None or now > was) for was, now in limits)
 
 
+def waived_by_rounds(state: RunState) -> tuple[RunStatus, ...]:
+    """Return the limits that hold already when a user asks for so many more rounds: they do not end those."""
+    held: list[RunStatus] = []
+    if target_reached(state):
+        held.append("target_reached")
+    if state.completed >= state.settings.max_iterations:
+        held.append("max_iterations")
+    return tuple(held)
+
+
 def stop_status(state: RunState) -> tuple[RunStatus, str] | None:
     """Return the status and the reason with which a run ends now; None when it goes on."""
     settings = state.settings
-    if target_reached(state):
+    if target_reached(state) and "target_reached" not in state.waived:
         return "target_reached", f"best score {state.best_score!r} meets {settings.target_value!r}"
     if state.plateau_count >= settings.plateau_window:
         return "plateau", f"{state.plateau_count} wins in a row below plateau_threshold"
-    if state.completed >= settings.max_iterations:
+    if state.completed >= settings.max_iterations and "max_iterations" not in state.waived:
         return "max_iterations", f"{state.completed} of {settings.max_iterations} rounds done"
     if state.rounds_until is not None and state.completed >= state.rounds_until:
         return "max_iterations", "the rounds asked for are done"

@@ -7,6 +7,7 @@ written again at any time. Blocking; `Journal` is used from one worker thread at
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -337,3 +338,15 @@ def _fault(path: Path, error: Exception) -> StoreError:
             hint="move it away; 'sictl start' then offers the copy kept by the daemon",
         )
     return StoreError(f"{path}: {error}", hint="free some space or mend the permissions, then start again")
+
+
+def first_commit(path: Path) -> str | None:
+    """Return the commit that the run in a database began with, without changing the file; None if unreadable."""
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as db:
+            row = db.execute(
+                "SELECT body FROM events WHERE kind = 'run_created' ORDER BY seq LIMIT 1"
+            ).fetchone()
+        return str(json.loads(row[0])["baseline_commit"]) if row else None
+    except (sqlite3.Error, ValueError, KeyError):
+        return None

@@ -261,7 +261,8 @@ def _of_plans(old: Round, now: Round) -> list[LogRecord]:
             "family": slot.plan.approach_family,
         }
         if slot.status == "approved":
-            found.append(("info", "plan_approved", fields))
+            told = {**fields, "hypothesis": one_line(slot.plan.hypothesis)}
+            found.append(("info", "plan_approved", told))
         elif slot.status == "rejected" and slot.plan.critic_review is not None:
             reason = slot.plan.critic_review.rejection_reason or ""
             rule = next((name for name in ("H001", "H002", "H003") if reason.startswith(name)), None)
