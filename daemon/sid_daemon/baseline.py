@@ -67,6 +67,9 @@ def created_event(
 ) -> RunCreated:
     """Return the event that makes the run."""
     carried: CarriedOver | None = earlier.carried if earlier else None
+    first = earlier.baseline if earlier else None
+    if carried and first and first.benchmark_command in ("", draft.settings.benchmark_command):
+        carried = carried.model_copy(update={"baseline_score": first.baseline_score})
     return RunCreated(
         at=now_iso(),
         run_id=run_id,

@@ -125,6 +125,8 @@ class Intake:
             runs, found = await calibrate(site, head, draft.settings)
             red = await site.guards_red(head, draft.settings)
             await trio.to_thread.run_sync(write_config, draft)
+            if present is not None:
+                await site.give_up_round(present)
             await site.make_branch(slug, draft.settings.target_branch)
             run_id = present.run_id if present else new_run_id()
             created = created_event(run_id, site, draft, slug, head, runs, found, earlier)

@@ -15,6 +15,7 @@ from sid_actors.backends.keys import has_key
 from sid_actors.repository import RepoInfo
 from sid_actors.workbench.base import BenchRun
 from sid_daemon import config, gate
+from sid_daemon.core.state import RunState
 from sid_daemon.goal import read_families, read_objective, read_rules, render_goal, render_harness
 from sid_protocol.errors import Refused
 from sid_protocol.ids import topic_slug
@@ -50,6 +51,9 @@ class Site(Protocol):
 
     async def guards_red(self, commit: str, settings: Settings) -> list[str]:
         """Return the guard commands that fail on a commit."""
+
+    async def give_up_round(self, state: RunState) -> None:
+        """Archive the candidates of a round that was stopped and is taken back, and delete its branches."""
 
     async def make_branch(self, slug: str, target_branch: str) -> None:
         """Create the improvement branch if it is missing, and keep our folders out of `git status`."""

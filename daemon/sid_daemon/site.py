@@ -29,6 +29,7 @@ from sid_actors.workbench.scoring import check_format
 from sid_actors.workbench.seal import editable
 from sid_actors.workbench.shared import check_paths
 from sid_actors.workbench.submodules import check_submodules
+from sid_daemon.core.state import RunState
 from sid_protocol.errors import GitError, Refused, SettingsInvalid
 from sid_protocol.locations import track_root
 from sid_protocol.settings import Settings
@@ -181,6 +182,14 @@ class LocalSite:
                 sandboxed=self._machine.contained(settings),
             )
         return self._bench
+
+    async def give_up_round(self, state: RunState) -> None:
+        """Archive the candidates of a round that was stopped and is taken back, and delete its branches."""
+        executions = state.round.executions.values() if state.round else ()
+        for one in executions:
+            if one.commit is not None:
+                await self._git.archive(state.topic, state.iteration, one.executor, one.commit)
+            await self._git.delete_branch(state.topic, state.iteration, one.executor)
 
     async def make_branch(self, slug: str, target_branch: str) -> None:
         """Create the improvement branch if it is missing, and keep our folders out of `git status`."""

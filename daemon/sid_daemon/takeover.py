@@ -30,7 +30,7 @@ class Track:
     Attributes:
         carried: Its counters.
         goal_slug: The slug that its branches carry, or empty.
-        baseline_score: Its baseline, or None.
+        baseline: Its baseline, or None.
         documents: Path in the root → text, of its records.
         raw_entries: Its `tracking/raw_data.json`, one JSON text a candidate.
         notes: What could not be read.
@@ -38,7 +38,7 @@ class Track:
 
     carried: CarriedOver
     goal_slug: str
-    baseline_score: float | None
+    baseline: Baseline | None
     documents: dict[str, str] = field(default_factory=dict)
     raw_entries: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -73,6 +73,8 @@ def read_track(root: Path) -> Track | None:
     settings = _read(path, AgentSettings, notes) or AgentSettings()
     baseline = _read(root / "tracking" / "baseline.json", Baseline, notes)
     documents = _documents(root, notes)
+    if baseline is not None:
+        documents["tracking/baseline.json"] = (root / "tracking" / "baseline.json").read_text()
     return Track(
         carried=CarriedOver(
             iterations=settings.iterations,
@@ -82,7 +84,7 @@ def read_track(root: Path) -> Track | None:
             winner_families=_winner_families(documents, settings.iterations),
         ),
         goal_slug=settings.goal_slug,
-        baseline_score=baseline.baseline_score if baseline else None,
+        baseline=baseline,
         documents=documents,
         raw_entries=_raw_entries(root, notes),
         notes=tuple(notes),

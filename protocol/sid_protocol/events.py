@@ -47,6 +47,7 @@ class CarriedOver(Message):
     plateau_count: int = 0
     breaker_count: int = 0
     winner_families: tuple[str | None, ...] = ()
+    baseline_score: float | None = None
 
 
 class RunCreated(Event):

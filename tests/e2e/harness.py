@@ -312,7 +312,9 @@ class World:
         """Make a scripted agent."""
         return Agent.make(self.base / name)
 
-    def init(self, repo: Repo, agent: Agent, *more: str | Path, agents: int = 1, code: int = 0) -> Done:
+    def init(
+        self, repo: Repo, agent: Agent, *more: str | Path, agents: int = 1, code: int | None = 0
+    ) -> Done:
         """Set a repository up with a scripted agent, trusted."""
         sandbox = [] if sandbox_works() else ["--set", 'sandbox="off"']
         return self.sictl(

@@ -74,6 +74,7 @@ from sid_protocol.events import (
     WorkHalted,
 )
 from sid_protocol.records import Cost
+from sid_protocol.settings import Settings
 
 Turned = (
     AgentFailed | BriefDone | PlanDrafted | PlanAdvised | PlanJudged | CandidateCommitted | CandidateRefused
@@ -95,7 +96,7 @@ def create(event: RunCreated) -> RunState:
         goal_slug=event.goal_slug,
         settings=event.settings,
         created_at=event.at,
-        baseline_score=event.baseline_score,
+        baseline_score=_first_known(over.baseline_score if over else None, event.baseline_score),
         baseline_commit=event.baseline_commit,
         head=event.baseline_commit,
         best_score=event.baseline_score,
@@ -158,10 +159,25 @@ def _count_wall(turn: Turn, *, closed: bool) -> None:
         turn.set(running_since=turn.at)
 
 
+def _first_known(carried: float | None, measured: float) -> float:
+    return measured if carried is None else carried
+
+
+def _measure_alike(old: Settings, new: Settings) -> bool:
+    """Say whether scores under two settings can be compared."""
+    keys = ("benchmark_command", "benchmark_format", "benchmark_direction", "primary_metric")
+    return all(getattr(old, key) == getattr(new, key) for key in keys)
+
+
 def recreate(state: RunState, created: RunState) -> RunState:
-    """Return the state after another `init` of the same run: new baseline and settings, same history."""
+    """Return the state after another `init` of the same run: new settings, same history.
+
+    Where scores can still be compared, the first baseline stays what improvement is told against.
+    """
+    alike = _measure_alike(state.settings, created.settings)
     return replace(
         created,
+        baseline_score=state.baseline_score if alike else created.baseline_score,
         created_at=state.created_at,
         # A round that was under way is taken back: it was planned against another baseline.
         iteration=state.completed,

@@ -67,7 +67,7 @@ def project(before: RunState | None, event: AnyEvent, after: RunState) -> Projec
     documents: dict[str, str] = {}
     entries: list[tuple[str, str]] = []
     if isinstance(event, RunCreated):
-        _created(before, event, documents, entries)
+        _created(before, event, after, documents, entries)
     if isinstance(event, ConfigChanged):
         entries.append((EVENTS, entry(_config_change(event, after))))
     if before is not None and isinstance(event, Recalibrated):
@@ -86,17 +86,22 @@ def project(before: RunState | None, event: AnyEvent, after: RunState) -> Projec
 
 
 def _created(
-    before: RunState | None, event: RunCreated, documents: dict[str, str], entries: list[tuple[str, str]]
+    before: RunState | None,
+    event: RunCreated,
+    after: RunState,
+    documents: dict[str, str],
+    entries: list[tuple[str, str]],
 ) -> None:
-    documents[BASELINE] = render(
-        Baseline(
-            baseline_score=event.baseline_score,
-            recorded_at=event.at,
-            samples=list(event.baseline_samples),
-            commit=event.baseline_commit,
-            benchmark_command=event.settings.benchmark_command,
+    if after.baseline_score == event.baseline_score:  # else an earlier baseline still holds
+        documents[BASELINE] = render(
+            Baseline(
+                baseline_score=event.baseline_score,
+                recorded_at=event.at,
+                samples=list(event.baseline_samples),
+                commit=event.baseline_commit,
+                benchmark_command=event.settings.benchmark_command,
+            )
         )
-    )
     entries.append((RESULTS, direction_entry(event.settings.benchmark_direction)))
     if before is not None:
         return  # the table has its row 0 already
