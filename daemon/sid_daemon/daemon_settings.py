@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
 from sid_protocol.errors import SettingsInvalid
 from sid_protocol.prices import Price
 

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import trio
-from sid_protocol import locations
-from sid_protocol.errors import SidError
 
 from sid_actors import cgroup
 from sid_actors.workbench.sandbox import probe_bwrap
 from sid_daemon.daemon_settings import read_daemon_settings
+from sid_protocol import locations
+from sid_protocol.errors import SidError
 
 Verdict = Literal["ok", "warn", "FAIL", "skip"]
 LOW_SPACE_MB = 2048

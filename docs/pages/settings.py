@@ -24,8 +24,6 @@ NO_EFFECT = frozenset(
         "lesson_probe",
         "research_fanout",
         "review_candidates",
-        "record",
-        "replay_from",
         "measurement.slots",
         "measurement.quiet",
     }

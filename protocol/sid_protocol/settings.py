@@ -220,8 +220,8 @@ class Settings(Group):
     on_branch_moved: Literal["stop", "rebase"] = Field("stop", description="the user decides")
     research_fanout: Count = Field(1, description="one researcher")
     review_candidates: bool = Field(False, description="the benchmark judges")
-    record: bool = Field(False, description="answers are not kept for replay")
-    replay_from: str | None = Field(None, description="nothing is replayed")
+    record: bool = Field(False, description="this version records nothing; true is refused")
+    replay_from: str | None = Field(None, description="this version replays nothing; a value is refused")
 
     @model_validator(mode="after")
     def _formats_fit(self) -> Self:

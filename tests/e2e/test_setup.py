@@ -267,14 +267,15 @@ def test_git_clean_costs_nothing(world: World, numbers: Repo) -> None:
 
 
 def test_a_repository_made_anew_at_an_old_path_gets_a_run_of_its_own(world: World, numbers: Repo) -> None:
-    world.init(numbers, world.agent())
+    agent = world.agent()
+    world.init(numbers, agent)
     world.run(numbers, "--rounds", "1")
     before = world.row(numbers)["run_id"]
     shutil.rmtree(numbers.path / ".sid")
     shutil.rmtree(numbers.path / ".git")
     numbers.git("init", "--quiet", "--initial-branch=main")
     numbers.commit(message="another repository")
-    world.init(numbers, world.agent())
+    world.init(numbers, agent)
 
     row = world.row(numbers)
     assert row["run_id"] != before
