@@ -103,16 +103,12 @@ async def test_a_submodule_that_is_left_alone_is_no_change(repo: MakeRepo, open_
     made.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner.path), "sub")
     made.commit(None, "Submodule")
 
-    def populate(top: Path) -> None:
-        ordinary_edit(top)
-        git(top, "-c", "protocol.file.allow=always", "submodule", "update", "--init")
-
     async with open_bay(made) as bay:
-        fine = await bay.attempt(populate, 1)
-        filled = await bay.attempt(lambda top: (top / "sub/f").write_text("x\n"), 2)
+        fine = await bay.attempt(ordinary_edit, 1)
+        filled = await bay.attempt(lambda top: (top / "sub/f").write_text("y\n"), 2)
     assert (fine.refusal, fine.paths) == (None, ("app.py",))
-    assert filled.refusal
-    assert filled.refusal[0] == "sealed_file_violation"
+    # It was filled for the agent to read; what is edited in there is never committed, so never measured.
+    assert (filled.refusal, filled.commit) == (("logic_error", "empty change"), None)
 
 
 async def test_a_rework_starts_from_the_candidate_and_is_judged_against_the_base(
