@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.actors.workbench.attacks import FILES, HONEST, SEALED, VALUES, edit, git, ordinary_edit
+from tests.actors.workbench.attacks import FILES, HONEST, SEALED, VALUES, edit, ordinary_edit
 from tests.actors.workbench.conftest import OpenBay
 from tests.conftest import MakeRepo
 from tests.repos import Repo
