@@ -18,8 +18,11 @@ TOPIC = ".omc/self-improve/topics/speed"
 
 def winner(number: int, family: str) -> dict[str, Any]:
     return {
-        "plan_id": f"round_{number}_planner_a", "score": 1.0 + number, "approach_family": family,
-        "hypothesis": f"Add one, {number}", "sub_scores": {},
+        "plan_id": f"round_{number}_planner_a",
+        "score": 1.0 + number,
+        "approach_family": family,
+        "hypothesis": f"Add one, {number}",
+        "sub_scores": {},
     }
 
 
@@ -31,40 +34,32 @@ def track(repo: Repo, root: str, command: str, seen: Path) -> Path:
     repo.commit({"value.txt": "3\n"}, "Iteration 2: Add one, 2 (score: 2.0 → 3.0)")
     repo.git("checkout", "--quiet", "main")
     settings = {
-        "number_of_agents": 1, "benchmark_command": "sh bench.sh", "benchmark_format": "number",
-
-            "topic_slug": "speed" if "topics" in root else "default",
-            "max_iterations": 3,
-            "si_claude_setting": False
-        ,
-
-            "agent_backend": "command",
-            "agent_command": command,
-            "agent_paths": [f"{seen}:rw"],
-            "grace_s": 0.2
-        ,
+        "number_of_agents": 1,
+        "benchmark_command": "sh bench.sh",
+        "benchmark_format": "number",
+        "topic_slug": "speed" if "topics" in root else "default",
+        "max_iterations": 3,
+        "si_claude_setting": False,
+        "agent_backend": "command",
+        "agent_command": command,
+        "agent_paths": [f"{seen}:rw"],
+        "grace_s": 0.2,
         **({} if sandbox_works() else {"sandbox": "off"}),
     }
     agent = {
-
-            "trust_confirmed": True,
-            "si_setting_goal": True,
-            "si_setting_benchmark": True,
-            "si_setting_harness": True
-        ,
-
-            "iterations": 2,
-            "best_score": 3.0,
-            "current_milestone": None,
-            "current_phase": None,
-            "status": "user_stopped"
-        ,
-
-            "plateau_consecutive_count": 1,
-            "circuit_breaker_count": 0,
-            "goal_slug": "raise_the_number",
-            "theirs": 1
-        ,
+        "trust_confirmed": True,
+        "si_setting_goal": True,
+        "si_setting_benchmark": True,
+        "si_setting_harness": True,
+        "iterations": 2,
+        "best_score": 3.0,
+        "current_milestone": None,
+        "current_phase": None,
+        "status": "user_stopped",
+        "plateau_consecutive_count": 1,
+        "circuit_breaker_count": 0,
+        "goal_slug": "raise_the_number",
+        "theirs": 1,
     }
     files: dict[str, Any] = {
         "config/settings.json": settings,
