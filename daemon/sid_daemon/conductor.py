@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Protocol
 
 import trio
 
@@ -19,12 +19,12 @@ from sid_actors.actor import Work
 from sid_actors.supervisor import ChildSpec, RestartIntensityExceeded, Supervisor
 from sid_daemon.clock import now_iso
 from sid_daemon.core import deadlines
-from sid_daemon.core.run import is_active, step
+from sid_daemon.core.run import is_active
 from sid_daemon.core.state import RunState
 from sid_daemon.core.turn import by_role
+from sid_daemon.folding import fold_batch
 from sid_daemon.runstore import RunStore
-from sid_daemon.store.records_log import log_records
-from sid_daemon.store.views import Projection, project
+from sid_daemon.store.records_log import LogRecord
 from sid_protocol.commands import (
     AgentCommand,
     AnyCommand,
@@ -41,7 +41,6 @@ from sid_protocol.events import (
     AnyEvent,
     DeadlinePassed,
     EvidenceTaken,
-    RoundClosed,
     RunFailed,
     RunStopped,
     StopRequested,
@@ -91,6 +90,7 @@ class Conductor:
         over: Set when the run's last event is on disk and nothing of it is at work.
         ended: Set when everything that the run made beside its branches is removed, too.
         on_round: Called after each recorded round.
+        failure: What kept the run's events from the disk, or None.
     """
 
     def __init__(self, state: RunState, store: RunStore, hands: Hands, emit: Emit) -> None:
@@ -111,7 +111,8 @@ class Conductor:
         self._suspending = False
         self._stop_grace_s = STOP_GRACE_S
         self._nursery: trio.Nursery | None = None
-        self._failure: SidError | None = None
+        self.failure: SidError | None = None
+        self._last_words: list[LogRecord] = []
 
     # What the daemon's methods use
 
@@ -172,7 +173,7 @@ class Conductor:
                     self.started.set()
                     await self._loop()
                 except StoreError as error:
-                    self._failure = error
+                    self.failure = error
                 self._cancel_all()
                 self._supervisor.stop()
                 nursery.cancel_scope.cancel()
@@ -225,33 +226,16 @@ class Conductor:
 
     async def _take(self, events: list[AnyEvent]) -> None:
         """Fold events, make them durable, adopt the new state, dispatch."""
-        at = now_iso()
-        state = self.state
-        projection = Projection(documents={}, entries=())
-        records: list[tuple[str, str, dict[str, Any]]] = []
-        stamped = []
-        for event in events:
-            dated = event.model_copy(update={"at": at})
-            after, _ = step(state, dated)
-            part = project(state, dated, after)
-            projection = Projection(
-                documents={**projection.documents, **part.documents},
-                entries=(*projection.entries, *part.entries),
-            )
-            records.extend(log_records(state, dated, after))
-            stamped.append(dated)
-            state = after
-        snapshot = state if any(isinstance(event, RoundClosed) for event in stamped) else None
+        folded = fold_batch(self.state, events, now_iso())
         with trio.CancelScope(shield=True):
-            troubles = await self.store.commit(stamped, projection, snapshot)
-        self.state = state
+            troubles = await self.store.commit(folded.events, folded.projection, folded.snapshot)
+        self.state = state = folded.state
         # By what is still on the book, since the end of an inspection or a kill names its target, not itself.
         self._under_way = {key: one for key, one in self._under_way.items() if key in state.outstanding}
         for trouble in troubles:
             self._emit("warning", "view_not_written", run_id=state.run_id, why=trouble)
-        for level, name, fields in records:
-            self._emit(level, name, run_id=state.run_id, **fields)
-        if snapshot is not None:
+        self._tell(folded.records)
+        if folded.snapshot is not None:
             self.on_round()
         self._dispatch()
 
@@ -383,12 +367,11 @@ class Conductor:
                 self._cut[command_id] = work
 
     async def _leave(self) -> None:
-        if self._failure is not None:
-            failed = RunFailed(at=now_iso(), reason=self._failure.message, hint=self._failure.hint)
-            self.state, _ = step(self.state, failed)
-            self._emit(
-                "error", "run_ended", run_id=self.state.run_id, status="failed", reason=str(self._failure)
-            )
+        if self.failure is not None:
+            failed = RunFailed(reason=self.failure.message, hint=self.failure.hint)
+            folded = fold_batch(self.state, [failed], now_iso())
+            self.state = folded.state
+            self._tell(folded.records)
         self.over.set()
         self.started.set()
         self._mail.close()
@@ -397,4 +380,15 @@ class Conductor:
             await self.hands.close(self.state)
             await self.store.close()
         finally:
+            for level, name, fields in self._last_words:
+                self._emit(level, name, run_id=self.state.run_id, **fields)
             self.ended.set()
+
+    def _tell(self, records: list[LogRecord]) -> None:
+        """Log records; that the run has ended is told last, when nothing of it is left."""
+        for record in records:
+            level, name, fields = record
+            if name == "run_ended":
+                self._last_words.append(record)
+            else:
+                self._emit(level, name, run_id=self.state.run_id, **fields)

@@ -19,13 +19,12 @@ from sid_daemon import config
 from sid_daemon.charts import Charts
 from sid_daemon.clock import now_iso
 from sid_daemon.conductor import Conductor, Emit, Hands
-from sid_daemon.core.run import is_active, step
+from sid_daemon.core.run import is_active
 from sid_daemon.core.state import RunState
+from sid_daemon.folding import fold_batch
 from sid_daemon.runstore import RunStore, config_copy
 from sid_daemon.store.journal import copy_database, first_commit
-from sid_daemon.store.records_log import log_records
 from sid_daemon.store.registry import KnownRun, Registry
-from sid_daemon.store.views import project
 from sid_protocol.errors import AlreadyRunning, NoSuchRun, NotRunning, ShuttingDown, SidError, StoreError
 from sid_protocol.events import RunFailed, RunStarted
 from sid_protocol.ids import topic_slug
@@ -35,6 +34,9 @@ T = TypeVar("T")
 PREFIX_LENGTH = 4
 CLOSE_LIMIT_S = 30.0
 """Longest wait for a disk while something is closed that must be closed."""
+
+
+_UNWRITTEN = StoreError("the run ended, but its end could not be written", hint="start it again")
 
 
 class MakeHands:
@@ -79,6 +81,7 @@ class Host:
         self._limiter = trio.CapacityLimiter(1)
         self._starting = trio.Lock()
         self._resumed: set[str] = set()
+        self._unwritten: dict[str, SidError] = {}
 
     async def runs(self) -> list[KnownRun]:
         """Return all known runs, oldest first."""
@@ -157,6 +160,9 @@ class Host:
             return
         store = self.store_of(run)
         state = await self._open(store, run)
+        if is_active(state) and not run.active:
+            error = self._unwritten.get(run.run_id, _UNWRITTEN)
+            state = replace(state, status="failed", reason=error.message, hint=error.hint)
         try:
             yield state, store
         finally:
@@ -251,6 +257,9 @@ class Host:
             try:
                 await store.catch_up()
                 hands = await self._make_hands(run, store, self)
+                await trio.to_thread.run_sync(
+                    lambda: self.registry.set_active(run.run_id, active=True), limiter=self._limiter
+                )
             except BaseException:
                 with trio.move_on_after(CLOSE_LIMIT_S, shield=True):
                     await store.close()
@@ -263,9 +272,6 @@ class Host:
             bind = getattr(hands, "bind", None)
             if bind is not None:
                 bind(conductor)
-            await trio.to_thread.run_sync(
-                lambda: self.registry.set_active(run.run_id, active=True), limiter=self._limiter
-            )
             first = RunStarted(
                 settings=settings,
                 rounds=rounds,
@@ -275,6 +281,8 @@ class Host:
             )
             self.nursery.start_soon(self._conduct, run, conductor, first)
             await conductor.started.wait()
+            if conductor.failure is not None and conductor.state.starts == state.starts:
+                raise conductor.failure
             return conductor.state
 
     def take_resumed(self, run_id: str) -> Conductor | None:
@@ -294,13 +302,21 @@ class Host:
         finally:
             with trio.CancelScope(shield=True):
                 self.active.pop(run.run_id, None)
+                if conductor.failure is not None:
+                    self._unwritten[run.run_id] = conductor.failure
                 if not is_active(conductor.state):
-                    await trio.to_thread.run_sync(
-                        lambda: self.registry.set_active(run.run_id, active=False), limiter=self._limiter
-                    )
+                    await self._note_end(run)
                 self.changed.set()
                 self.changed = trio.Event()
                 self._charts.want(run, self)
+
+    async def _note_end(self, run: KnownRun) -> None:
+        try:
+            await trio.to_thread.run_sync(
+                lambda: self.registry.set_active(run.run_id, active=False), limiter=self._limiter
+            )
+        except StoreError as error:  # the next daemon starts it and finds that it has ended
+            self.emit("warning", "end_not_noted", run_id=run.run_id, why=str(error))
 
     async def restore(self, run: KnownRun) -> bool:
         """Bring back the daemon's copy of a run where its root has no database; says whether it did.
@@ -338,15 +354,15 @@ class Host:
         """Note that a run that should be resumed cannot be: it has failed, until the user starts it again."""
         self.emit("error", "resume_failed", run_id=run.run_id, why=str(error))
         await self.remember(replace(run, active=False))
-        failed = RunFailed(at=now_iso(), reason=error.message, hint=error.hint)
+        failed = RunFailed(reason=error.message, hint=error.hint)
         try:
             async with self.opened(run) as (state, store):
-                after, _ = step(state, failed)
-                await store.commit([failed], project(state, failed, after), None)
+                folded = fold_batch(state, [failed], now_iso())
+                await store.commit(folded.events, folded.projection, None)
         except StoreError as lost:
             self.emit("warning", "failure_not_recorded", run_id=run.run_id, why=str(lost))
             return
-        for level, name, fields in log_records(state, failed, after):
+        for level, name, fields in folded.records:
             self.emit(level, name, run_id=run.run_id, **fields)
 
 

@@ -71,7 +71,7 @@ def track(repo: Repo, root: str, command: str, seen: Path) -> Path:
         ],
     }  # fmt: skip
     for n in (1, 2):
-        history = {
+        history: dict[str, Any] = {
             "iteration": n,
             "baseline_score": float(n),
             "winner": winner(n, "data"),

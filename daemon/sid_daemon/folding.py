@@ -1,0 +1,63 @@
+"""A batch of events, folded: what the run is after them, what is written and what is told of them.
+
+Called by whoever writes a journal: the conductor, and the host for a run that is not active. Pure; writing and
+telling are the caller's, in this order: durable first, then visible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sid_daemon.core.run import step
+from sid_daemon.core.state import RunState
+from sid_daemon.store.records_log import LogRecord, log_records
+from sid_daemon.store.views import Projection, project
+from sid_protocol.events import AnyEvent, RoundClosed
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """What comes of a batch of events.
+
+    Attributes:
+        state: The run after them.
+        events: They, with their time.
+        projection: The contract files that they change.
+        records: What the log tells of them.
+    """
+
+    state: RunState
+    events: list[AnyEvent]
+    projection: Projection
+    records: list[LogRecord]
+
+    @property
+    def snapshot(self) -> RunState | None:
+        """The state to be kept whole: after each recorded round."""
+        return self.state if any(isinstance(event, RoundClosed) for event in self.events) else None
+
+
+def fold_batch(state: RunState, events: Sequence[AnyEvent], at: str) -> Folded:
+    """Fold events that were received together.
+
+    Args:
+        state: The run before them.
+        events: They, in order.
+        at: When they were received, ISO 8601.
+    """
+    projection = Projection()
+    records: list[LogRecord] = []
+    dated = []
+    for event in events:
+        one = event.model_copy(update={"at": at})
+        after, _ = step(state, one)
+        part = project(state, one, after)
+        projection = Projection(
+            documents={**projection.documents, **part.documents},
+            entries=(*projection.entries, *part.entries),
+        )
+        records.extend(log_records(state, one, after))
+        dated.append(one)
+        state = after
+    return Folded(state, dated, projection, records)
