@@ -22,7 +22,7 @@ from sid_daemon.conductor import Conductor, Emit, Hands
 from sid_daemon.core.run import is_active
 from sid_daemon.core.state import RunState
 from sid_daemon.folding import fold_batch
-from sid_daemon.runstore import RunStore, config_copy
+from sid_daemon.runstore import CLOSE_LIMIT_S, RunStore, config_copy
 from sid_daemon.store.journal import copy_database, first_commit
 from sid_daemon.store.registry import KnownRun, Registry
 from sid_protocol.errors import AlreadyRunning, NoSuchRun, NotRunning, ShuttingDown, SidError, StoreError
@@ -32,8 +32,6 @@ from sid_protocol.settings import Settings
 
 T = TypeVar("T")
 PREFIX_LENGTH = 4
-CLOSE_LIMIT_S = 30.0
-"""Longest wait for a disk while something is closed that must be closed."""
 
 
 _UNWRITTEN = StoreError("the run ended, but its end could not be written", hint="start it again")

@@ -15,9 +15,9 @@ from sid_daemon import gate, takeover
 from sid_daemon.baseline import advice_of, calibrate, created_event, record_creation, report_of
 from sid_daemon.clock import now_iso
 from sid_daemon.core.state import RunState
-from sid_daemon.host import CLOSE_LIMIT_S, Host
+from sid_daemon.host import Host
 from sid_daemon.ids import new_run_id
-from sid_daemon.runstore import RunStore
+from sid_daemon.runstore import CLOSE_LIMIT_S, RunStore
 from sid_daemon.setup import (
     Draft,
     OpenSite,

@@ -20,7 +20,8 @@ from sid_daemon.core.evidence import findable_gains
 from sid_daemon.core.measuring import NOISY_MIN_EFFECT
 from sid_daemon.core.run import step
 from sid_daemon.core.state import RunState
-from sid_daemon.host import CLOSE_LIMIT_S, Host
+from sid_daemon.host import Host
+from sid_daemon.runstore import CLOSE_LIMIT_S
 from sid_daemon.setup import OpenSite
 from sid_daemon.store.registry import KnownRun
 from sid_daemon.store.views import project

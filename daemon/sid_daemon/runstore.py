@@ -27,6 +27,8 @@ from sid_protocol.errors import StoreError
 from sid_protocol.events import AnyEvent, RunMeasured, parse_event
 
 T = TypeVar("T")
+CLOSE_LIMIT_S = 30.0
+"""Longest wait for a disk while something is closed that must be closed."""
 STATE_VERSION = 1
 """Grows when `RunState` changes shape: older snapshots are then passed over and the journal is folded."""
 
@@ -241,7 +243,8 @@ class RunStore:
         finally:
             self._readers -= 1
             if self._close_later and not self._readers:
-                await self.close()
+                with trio.move_on_after(CLOSE_LIMIT_S, shield=True):
+                    await self.close()
 
     async def close(self) -> None:
         """Close the journal; while readers have it, the last of them will."""

@@ -286,5 +286,5 @@ async def model_server(reply: Reply | None = None) -> AsyncIterator[ModelServer]
         nursery.cancel_scope.cancel()
 
 
-async def _serve(server: ModelServer, task_status: trio.TaskStatus[Any]) -> None:
+async def _serve(server: ModelServer, task_status: trio.TaskStatus[Any]) -> None:  # noqa: ASYNC128 - serve_tcp calls it
     await trio.serve_tcp(server.serve, 0, host="127.0.0.1", task_status=task_status)

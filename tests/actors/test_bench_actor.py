@@ -46,6 +46,11 @@ class FakeBench:
         self.ran.append(("benchmark", tree))
         return RUN
 
+    async def measure_both(
+        self, tree: str, beside: str, iteration: int, settings: Settings
+    ) -> tuple[BenchRun, BenchRun]:
+        return await self.measure(tree, iteration, settings), await self.measure(beside, iteration, settings)
+
     async def holdout(self, tree: str, iteration: int, settings: Settings) -> BenchRun:
         self.ran.append(("holdout", tree))
         return RUN

@@ -44,7 +44,7 @@ async def test_a_refusal_holds_everybody_back_and_then_lets_them_go_one_by_one(
     assert all(later - earlier >= 0.09 for earlier, later in pairwise(sorted(times)))
 
 
-async def test_refusals_of_calls_in_flight_count_as_one(autojump_clock: trio.testing.MockClock) -> None:
+async def test_refusals_of_calls_in_flight_count_as_one(autojump_clock: trio.testing.MockClock) -> None:  # noqa: ASYNC124 - trio's clock is asked
     pace = Pace()
     assert {round(pace.refused(None), 6) for _ in range(32)} == {FIRST_PAUSE_S}
 

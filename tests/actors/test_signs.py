@@ -34,7 +34,7 @@ def test_a_look_counts_what_is_newer_and_nothing_of_tools(short_dir: Path) -> No
     assert look(0.0, str(short_dir / "missing"), 0.0) == look(0.0, None, 0.0) == Signs(0.0, 0.0, 0)
 
 
-async def test_only_work_moves_the_clock(mock_clock: MockClock) -> None:
+async def test_only_work_moves_the_clock(mock_clock: MockClock) -> None:  # noqa: ASYNC124 - trio's clock is asked
     log = ActivityLog()
     log.works_in("/nowhere")
     for passed_s, signs, moved in (
@@ -65,7 +65,7 @@ async def test_a_loop_is_one_that_changed_nothing_while_it_lasted(short_dir: Pat
     assert (busy.edits, busy.recent_edits) == (1, 1)
 
 
-async def test_a_question_without_an_end_of_line_is_evidence() -> None:
+async def test_a_question_without_an_end_of_line_is_evidence() -> None:  # noqa: ASYNC124 - trio's clock is asked
     log = ActivityLog()
     log.output("Hello")
     log.unfinished = "Password: "

@@ -157,9 +157,10 @@ class LocalBench:
         try:
             return await self._shared.prepare(tree, settings)
         except SetupFailed as error:
-            if self._trusted is None or await self._shared.same_setup(tree, self._trusted):
-                raise
-            return error
+            failed = error
+        if self._trusted is None or await self._shared.same_setup(tree, self._trusted):
+            raise failed
+        return failed
 
     async def _fill(self, checkout: PlainCheckout, tree: str, settings: Settings) -> None:
         sealed = tree

@@ -45,10 +45,11 @@ class PlainCheckout:
         """
         try:
             return await self._fill(revision)
-        except GitError:
-            if await trio.Path(self.folder).is_dir():
-                raise
-            return await self._fill(revision)  # it was taken away under git's feet: `git clean -fdx`
+        except GitError as error:
+            failed = error
+        if await trio.Path(self.folder).is_dir():
+            raise failed
+        return await self._fill(revision)  # it was taken away under git's feet: `git clean -fdx`
 
     async def _fill(self, revision: str) -> str:
         manifest, self._manifest, self.tree = self._manifest, None, None

@@ -19,6 +19,9 @@ from sid_protocol.errors import GitError, Refused
 
 _HINT = "fill it first: git submodule update --init --recursive"
 
+REMOVE_LIMIT_S = 30.0
+"""Longest wait for a busy disk to remove one small file."""
+
 
 @dataclass(frozen=True, slots=True)
 class Submodule:
@@ -52,7 +55,8 @@ async def fill_submodules(git_dir: str, folder: str, tree: str) -> None:
                 env={"GIT_INDEX_FILE": index},
             )
         finally:
-            await trio.to_thread.run_sync(disk.remove, index)
+            with trio.move_on_after(REMOVE_LIMIT_S, shield=True):
+                await trio.to_thread.run_sync(disk.remove, index)
         await fill_submodules(module.git_dir, target, module.commit)
 
 

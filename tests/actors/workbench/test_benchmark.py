@@ -261,7 +261,7 @@ async def test_a_cancelled_run_leaves_nothing_and_the_next_is_clean(
         async with trio.open_nursery() as nursery:
             nursery.start_soon(bay.bench.measure, bay.base, 1, settings)
             with trio.fail_after(30):
-                while not await trio.to_thread.run_sync(started.exists):
+                while not await trio.to_thread.run_sync(started.exists):  # noqa: ASYNC110 - another process makes it
                     await trio.lowlevel.checkpoint()
             nursery.cancel_scope.cancel()
         assert processes_in(made.path) == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from sid_actors.workbench.detectors import (
@@ -33,7 +35,7 @@ def seen(
     return {f.detector: f.what for f in detect([FileChange(path, before, after)], case)}
 
 
-LIES = {
+LIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "only a seed": ("seed_only", BEFORE.replace("7", "8"), {}),
     "only a random state": (
         "seed_only",
