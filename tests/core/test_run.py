@@ -657,30 +657,6 @@ def test_a_run_at_its_target_ends_again_at_once() -> None:
     assert len(play.dispatched) == before
 
 
-@pytest.mark.parametrize("limit", [{"target_value": 11.0, "max_iterations": 9}, {"max_iterations": 1}])
-def test_rounds_asked_for_go_beyond_a_limit_that_held_already(limit: dict[str, Any]) -> None:
-    play = played(settings(**limit), score=second_wins)
-    ended = (play.status, play.now.completed)
-    play.start(rounds=2)
-    play.run()
-
-    assert (play.status, play.now.completed) == ("max_iterations", ended[1] + 2)
-    assert play.now.reason == "the rounds asked for are done"
-    play.start()
-    assert (play.status, play.now.completed) == (ended[0], ended[1] + 2)
-
-
-def test_crashes_before_a_start_by_the_user_are_forgiven() -> None:
-    play = Play(World(settings(max_iterations=9), score=second_wins))
-    play.start()
-    for _ in range(2):
-        play.start(again=True, crashed=True)
-    play.start()
-    play.start(again=True, crashed=True)
-
-    assert play.status == "running"
-
-
 def test_a_limit_lowered_meanwhile_ends_the_run_without_beginning_the_round() -> None:
     play = Play(World(settings(max_iterations=9), score=second_wins, ideas=("use a set",)))
     play.start(rounds=1)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sid_actors.backends.local.numeric import find_parameters, propose, set_value
@@ -167,6 +167,7 @@ def test_an_integer_is_found(best: int, start: int) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(best=st.floats(1e-5, 1e4), start=st.floats(1e-5, 1e4))
+@example(best=2**-9, start=1.0)
 def test_a_float_is_found_over_orders_of_magnitude(best: float, start: float) -> None:
     values, _ = climb({"RATE": start}, lambda v: abs(math.log(v["RATE"] / best)), 90)
 

@@ -19,6 +19,8 @@ __all__ = ["Parameter", "Proposal", "find_parameters", "propose", "set_value"]
 
 _DIGITS = 4  # significant ones of a new float
 _FINEST = 64  # a linear float is not searched in steps finer than this part of its first one
+_NEAR_LOG = 3.0
+"""Up to this factor (as a power of two) from where it began, a plain value is searched by plain steps."""
 _FINEST_LOG = 1 / 32  # nor a logarithmic one in factors below 2 ** this
 _LONGEST_LOG = 4.0  # no factor above 16 at once
 _PROMISING = re.compile(
@@ -88,7 +90,9 @@ def _next(parameter: Parameter, attempts: list[Attempt], given_up: set[str]) -> 
             parameter, value, "as it was better before, in a round that another change won", 0, momentum=True
         )
     origin = next((v for a in attempts if (v := _was(a)) is not None), centre)
-    axis = _Axis(parameter, log=is_log(origin) if attempts else parameter.log, origin=origin)
+    # A search that has left its first order of magnitude goes on by factors, or its steps would end above the value.
+    moved = bool(centre and origin) and abs(math.log2(abs(centre / origin))) > _NEAR_LOG
+    axis = _Axis(parameter, log=moved or (is_log(origin) if attempts else parameter.log), origin=origin)
     last_win = next((i for i in reversed(range(len(attempts))) if attempts[i].won), None)
     misses = len(attempts) if last_win is None else len(attempts) - last_win - 1
     direction, step, came = 1, axis.first_step, math.inf
