@@ -7,6 +7,8 @@ baseline. `start` checks trust again, by whatever hand the settings were changed
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import trio
@@ -52,6 +54,18 @@ class Intake:
     def __init__(self, host: Host, open_site: OpenSite) -> None:
         self._host = host
         self.open_site = open_site
+        self._turns: dict[str, trio.Lock] = {}
+
+    @asynccontextmanager
+    async def _at(self, repo: str, root: str | None, topic: str | None) -> AsyncIterator[Site]:
+        """Open a repository for one request at a time: set-up measures in one place, and a start must not meet it."""
+        site = await self.open_site(repo, root, topic_slug(topic or ""))
+        async with self._turns.setdefault(site.info.common_dir, trio.Lock()):
+            try:
+                yield site
+            finally:
+                with trio.move_on_after(CLOSE_LIMIT_S, shield=True):
+                    await site.close()
 
     async def init(self, params: InitParams) -> InitResult:
         """Set a track up, or tell what is missing.
@@ -62,12 +76,8 @@ class Intake:
             Refused: the benchmark fails on the baseline, or jobs cannot be contained.
             AlreadyRunning: the run is active.
         """
-        site = await self.open_site(params.repo, params.root, topic_slug(params.topic or ""))
-        try:
+        async with self._at(params.repo, params.root, params.topic) as site:
             return await self._init(site, params)
-        finally:
-            with trio.move_on_after(CLOSE_LIMIT_S, shield=True):
-                await site.close()
 
     async def _init(self, site: Site, params: InitParams) -> InitResult:
         repo = site.info.top
@@ -169,27 +179,27 @@ class Intake:
             SettingsInvalid: a setting is wrong.
         """
         await self._host.recovered.wait()
-        site = await self.open_site(params.repo, params.root, topic_slug(params.topic or ""))
-        try:
-            repo = site.info.top
-            root = Path(await trio.to_thread.run_sync(find_root, repo, params.topic, params.root))
-            run = await self._run_at(site, root)
-            if run is not None and await self._host.restore(run):
-                self._host.emit("warning", "restored_from_copy", run_id=run.run_id, root=run.root)
-            read = await trio.to_thread.run_sync(checked_config, root, repo)
-            await self.check_trust(repo, read.settings)
-            mode = await trio.to_thread.run_sync(takeover.active_mode, Path(repo), time.time())
-            if mode is not None and "/.omc/" in f"{root}/":
-                raise Refused(
-                    f"mode {mode} is active in {repo}", hint="end it, or wait until it is 30 minutes old"
-                )
-            await site.check(read.settings)
-            await site.target_commit(read.settings.target_branch)
-            if run is None:
-                run = await self._take_over(site, params)
-        finally:
-            with trio.move_on_after(CLOSE_LIMIT_S, shield=True):
-                await site.close()
+        async with self._at(params.repo, params.root, params.topic) as site:
+            return await self._start(site, params)
+
+    async def _start(self, site: Site, params: StartParams) -> StartResult:
+        repo = site.info.top
+        root = Path(await trio.to_thread.run_sync(find_root, repo, params.topic, params.root))
+        run = await self._run_at(site, root)
+        if run is not None and await self._host.restore(run):
+            self._host.emit("warning", "restored_from_copy", run_id=run.run_id, root=run.root)
+        read = await trio.to_thread.run_sync(checked_config, root, repo)
+        await self.check_trust(repo, read.settings)
+        mode = await trio.to_thread.run_sync(takeover.active_mode, Path(repo), time.time())
+        if mode is not None and "/.omc/" in f"{root}/":
+            raise Refused(
+                f"mode {mode} is active in {repo}", hint="end it, or wait until it is 30 minutes old"
+            )
+        await site.check(read.settings)
+        await site.target_commit(read.settings.target_branch)
+        if run is None:
+            run = await self._take_over(site, params)
+            await site.close()  # the run is about to have a pool of its own there
         resumed = self._host.take_resumed(run.run_id)
         if resumed is not None:
             if params.rounds is not None:

@@ -200,6 +200,7 @@ class LocalSite:
         """Remove what measuring left; the pool of a run at work is not ours to touch."""
         if self._bench is None:
             return
+        self._bench = None
         await delete(f"{self.root}/pool")
         await trio.to_thread.run_sync(_remove_empty, self._made)
 
