@@ -310,17 +310,21 @@ process._set_up = process._SetUp(sys.argv[3])
 async def main():
     async with trio.open_nursery() as nursery:
         for _ in range(int(sys.argv[4])):
-            spec = make_spec(Path(sys.argv[1]), "setsid sleep 600 & (setsid sleep 600 &); sleep 600", box=sys.argv[2])
-            nursery.start_soon(lambda spec: process.run_job(spec, on_start=lambda _: print("up", flush=True)), spec)
+            script = "setsid sleep 600 & (setsid sleep 600 &); echo there; sleep 600"
+            spec = make_spec(Path(sys.argv[1]), script, box=sys.argv[2])
+            told = {sys.argv[5]: lambda *_: print("up", flush=True)}
+            nursery.start_soon(lambda spec: process.run_job(spec, **told), spec)
 trio.run(main)
 """
 
 
-def killed_daemon(spawn: Spawn, folder: Path, box: str, jobs: int, prefix: str) -> list[psutil.Process]:
-    """A daemon that is killed as soon as its first job runs; returns who was alive right before."""
+def killed_daemon(
+    spawn: Spawn, folder: Path, box: str, jobs: int, prefix: str, moment: str = "on_start"
+) -> list[psutil.Process]:
+    """A daemon that is killed when its first job is let go, or has children (`on_output`); who was alive then."""
     root = Path(__file__).parent.parent.parent
     daemon = spawn(
-        [sys.executable, "-c", DAEMON, str(folder), box, prefix, str(jobs)],
+        [sys.executable, "-c", DAEMON, str(folder), box, prefix, str(jobs), moment],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": ":".join([str(root), *sys.path])},
         stdout=subprocess.PIPE,
@@ -354,7 +358,7 @@ def name_of(process: psutil.Process) -> str:
 
 def test_what_a_killed_daemon_left_is_swept_by_its_name(short_dir: Path, real_process: Spawn) -> None:
     prefix = f"sid-test-{short_dir.name}"
-    killed_daemon(real_process, short_dir, "plain", 3, prefix)
+    killed_daemon(real_process, short_dir, "plain", 3, prefix, "on_output")
     assert containment.sweep_leftovers(f"{prefix}-other") == []
 
     swept = containment.sweep_leftovers(prefix)
