@@ -59,7 +59,8 @@ class Charts:
                     await stack.enter_async_context(self._lock.held())
                 data = await draw(state, store, "png")
                 target = store.root / "tracking" / "progress.png"
-                await trio.to_thread.run_sync(write_whole, target, data)
+                if await trio.Path(store.root).is_dir():  # a repository that went away is not made again
+                    await trio.to_thread.run_sync(write_whole, target, data)
         except SidError as error:
             if run.run_id not in self._told:
                 self._told.add(run.run_id)

@@ -88,7 +88,7 @@ def test_a_repository_that_goes_away_ends_the_run_with_the_reason(stage: Stage, 
         stage.repo.path.rename(away)
         reason = until_failed(wire)
     assert str(stage.repo.path) in reason or "gone" in reason or "repository" in reason, reason
-    assert not stage.repo.path.exists(), "it was made again"
+    assert not stage.repo.path.exists(), f"it was made again: {sorted(stage.repo.path.rglob(chr(42)))[:9]}"
     if how == "moved":
         away.rename(stage.repo.path)
         with stage.world.wire() as again:

@@ -74,6 +74,10 @@ class PlainCheckout:
         if manifest is None or not Path(self.folder).is_dir() or Path(self.folder).is_symlink():
             for path in (self.folder, self._index, f"{self._index}.lock"):
                 disk.remove(path)
+            if not Path(self._common_dir).is_dir():  # one that went away is not made again
+                raise GitError(
+                    f"{self._common_dir} is gone", hint="bring the repository back, then start the run"
+                )
             Path(self.folder).mkdir(parents=True)
         else:
             disk.purge(self.folder, manifest)
