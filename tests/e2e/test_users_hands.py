@@ -162,7 +162,14 @@ def test_two_inits_and_two_starts_at_once_make_one_run(world: World, numbers: Re
     agent = world.agent()
     world.daemon()
     flags = ("--objective", "raise the number", "--benchmark", "sh bench.sh", "--format", "number", "--trust")
-    paths = ("--agent-command", agent.command, "--set", f'agent_paths=["{agent.folder}/seen:rw"]', "--agents", "1")
+    paths = (
+        "--agent-command",
+        agent.command,
+        "--set",
+        f'agent_paths=["{agent.folder}/seen:rw"]',
+        "--agents",
+        "1",
+    )
     both = [world.start_sictl("init", numbers.path, *flags, *paths) for _ in range(4)]
     assert {world.finish(process).code for process in both} == {0}
     assert len(world.sictl("status", "--json").json["runs"]) == 1
