@@ -71,7 +71,6 @@ def start_and_follow(
     start: Mapping[str, Any],
     console: Console,
     *,
-    run_id: str | None = None,
     started: Callable[[dict[str, Any]], None],
 ) -> Outcome:
     """Start a run, follow it until it has ended, and tell how it ended.
@@ -80,14 +79,13 @@ def start_and_follow(
         path: The daemon's socket.
         start: Parameters of `run.start`.
         console: Where to show what happens; nothing is shown with `--json`.
-        run_id: The run, where it is known before it starts.
         started: Called once with the result of `run.start`.
 
     Raises:
         SidError: the run was not started.
         NoDaemon: the daemon was gone for longer than it takes to restart.
     """
-    outcome: Outcome = anyio.run(functools.partial(_follow, path, start, console, run_id, started))
+    outcome: Outcome = anyio.run(functools.partial(_follow, path, start, console, started))
     return outcome
 
 
@@ -95,12 +93,12 @@ async def _follow(
     path: str,
     start: Mapping[str, Any],
     console: Console,
-    run_id: str | None,
     started: Callable[[dict[str, Any]], None],
 ) -> Outcome:
-    # Subscribed before it starts, so that nothing is missed; what is older is left out by its time.
+    # Subscribed before it starts, so that nothing is missed; what is older is left out by its time. To all runs,
+    # since a track whose database was lost goes on as a new one.
     began = datetime.now(UTC) - _CLOCK_GRAIN
-    async with Follower(path, run=run_id, level="info") as follower:
+    async with Follower(path, level="info") as follower:
         result = await follower.call("run.start", dict(start), timeout_s=None, again=False)
         started(result)
         run = {"run": result["run_id"]}

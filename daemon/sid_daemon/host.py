@@ -196,9 +196,12 @@ class Host:
 
     async def _open(self, store: RunStore, run: KnownRun) -> RunState:
         if not await trio.Path(store.root / "state" / "run.db").exists():
+            kept = await trio.Path(self.copy_path(run.run_id)).exists()
             raise StoreError(
-                f"{run.root}/state/run.db is missing",
-                hint=f"'sictl start {run.repo}' brings back the copy of the last recorded round",
+                f"{run.root}/state/run.db is missing{'' if kept else ', and so is its copy'}",
+                hint=f"'sictl start {run.repo}' brings back the copy of the last recorded round"
+                if kept
+                else f"set it up again: sictl init {run.repo}",
             )
         state = await store.open()
         if state is None:

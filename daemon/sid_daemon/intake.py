@@ -188,6 +188,8 @@ class Intake:
         run = await self._run_at(site, root)
         if run is not None and await self._host.restore(run):
             self._host.emit("warning", "restored_from_copy", run_id=run.run_id, root=run.root)
+        if run is not None and await trio.to_thread.run_sync(_has_files_alone, root):
+            run = None  # the journal is lost with its copy: what its views tell is taken over
         read = await trio.to_thread.run_sync(checked_config, root, repo)
         await self.check_trust(repo, read.settings)
         mode = await trio.to_thread.run_sync(takeover.active_mode, Path(repo), time.time())
@@ -258,3 +260,7 @@ class Intake:
                 hint=f"complete it: sictl init {made.repo} {' '.join(made.missing)}",
             )
         return await self._host.find(made.run_id)
+
+
+def _has_files_alone(root: Path) -> bool:
+    return not (root / "state" / "run.db").exists() and (root / "state" / "agent-settings.json").is_file()

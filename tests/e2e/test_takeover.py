@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -176,3 +177,30 @@ def test_a_second_init_keeps_history_and_baseline_and_frees_what_a_stopped_round
     assert [row["status"] for row in world.rounds(numbers)] == ["merged", "merged"]
     with clean_repository(numbers):
         assert world.jobs() == []
+
+
+@pytest.mark.slow
+def test_a_track_whose_database_is_lost_everywhere_goes_on_from_its_files(
+    world: World, numbers: Repo
+) -> None:
+    world.init(numbers, world.agent())
+    world.run(numbers, "--rounds", "2")
+    for lost in (numbers.path / ".sid/topics/default/state").glob("run.db*"):
+        lost.unlink()
+    for lost in (world.state / "copies").glob("*.db"):
+        lost.unlink()
+
+    world.run(numbers, "--rounds", "1")
+
+    assert [row["iteration"] for row in world.rounds(numbers)] == [1, 2, 3]
+    row = world.row(numbers)
+    assert (row["iteration"], row["best_score"], row["baseline"]) == (3, 30.0, 1.0)
+    assert len(world.sictl("status", "--json").json["runs"]) == 1
+
+    numbers.git("clean", "-ffdxq")
+    for lost in (world.state / "copies").iterdir():
+        shutil.rmtree(lost) if lost.is_dir() else lost.unlink()
+    gone = world.sictl("start", numbers.path, "--json", code=2)
+    assert "sictl init" in gone.json["error"]["hint"]
+    world.init(numbers, world.agent("another"))
+    world.run(numbers, "--rounds", "1")

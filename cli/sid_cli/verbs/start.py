@@ -33,19 +33,17 @@ def command(
 ) -> None:
     """Start a run, or let a stopped one go on; prints its id."""
     with session.daemon(spawn=True) as client:
-        track, run_id = target(session, client, repo, topic)
+        track = target(session, client, repo, topic)
         asked = {"rounds": rounds, "root": None if root is None else places.absolute(root)}
         params = {**track, **{name: value for name, value in asked.items() if value is not None}}
         if not wait:
             _tell(session, client.call("run.start", params, timeout_s=None))
             return
-    _wait(session, params, run_id)
+    _wait(session, params)
 
 
-def target(
-    session: Session, client: Client, repo: str | None, topic: str | None
-) -> tuple[dict[str, Any], str | None]:
-    """Return `{repo, topic?, root?}` of the track that was meant, and its run's id where it has one.
+def target(session: Session, client: Client, repo: str | None, topic: str | None) -> dict[str, Any]:
+    """Return `{repo, topic?, root?}` of the track that was meant.
 
     Raises:
         NoSuchRun: REPO is no path, and no run's id.
@@ -60,16 +58,16 @@ def target(
     if path is None:
         # A path that is not there is told as such by the daemon; anything else is meant as an id.
         if meant is not None and "/" in meant:
-            return {"repo": places.absolute(meant), **named}, None
+            return {"repo": places.absolute(meant), **named}
         row = runs.choose(rows, text=meant, path=None, cwd=places.here(), topic=topic)
-        return {"repo": row["repo"], "topic": row["topic"], "root": row["root"]}, row["run_id"]
+        return {"repo": row["repo"], "topic": row["topic"], "root": row["root"]}
     found = runs.of_path(rows, path, topic)
     if len(found) == 1:
         row = found[0]
-        return {"repo": row["repo"], "topic": row["topic"], "root": row["root"]}, row["run_id"]
+        return {"repo": row["repo"], "topic": row["topic"], "root": row["root"]}
     if not Path(path).is_dir():
         raise UsageError(f"{path} is no folder", hint="REPO is the path of a git repository")
-    return {"repo": places.repository(path) or path, **named}, None
+    return {"repo": places.repository(path) or path, **named}
 
 
 def _tell(session: Session, result: dict[str, Any]) -> None:
@@ -87,7 +85,7 @@ def _tell(session: Session, result: dict[str, Any]) -> None:
     session.exit_code = EXIT_CODES.get(status, 0)
 
 
-def _wait(session: Session, params: dict[str, Any], run_id: str | None) -> None:
+def _wait(session: Session, params: dict[str, Any]) -> None:
     console = session.console
 
     def started(result: dict[str, Any]) -> None:
@@ -96,7 +94,7 @@ def _wait(session: Session, params: dict[str, Any], run_id: str | None) -> None:
         resumed.append(result["resumed"])
 
     resumed: list[bool] = []
-    outcome = start_and_follow(session.socket_path, params, console, run_id=run_id, started=started)
+    outcome = start_and_follow(session.socket_path, params, console, started=started)
     session.exit_code = outcome.exit_code
     content = {
         "run_id": outcome.row["run_id"],
