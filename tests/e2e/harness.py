@@ -10,13 +10,14 @@ import contextlib
 import functools
 import json
 import os
+import select
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -295,16 +296,9 @@ class World:
     def kill(self, *, group: bool = False) -> None:
         """Kill the daemon with SIGKILL, alone or with its process group, and wait until it is gone."""
         pid = self.daemon_pid()
-        victim = psutil.Process(pid)
-        (os.killpg if group else os.kill)(pid, signal.SIGKILL)
-        self._gone(victim)
-
-    def _gone(self, victim: psutil.Process) -> None:
-        """Wait until a process has ended, reaping it where it is a child."""
-        for process in self.started:
-            if process.pid == victim.pid:
-                process.wait(HANG_S)
-        victim.wait(HANG_S)
+        with watched([pid]) as watch:
+            (os.killpg if group else os.kill)(pid, signal.SIGKILL)
+            assert watch.alive() == []
 
     # Runs
 
@@ -372,12 +366,15 @@ class World:
                     lines.append(" ".join(words))
         return lines
 
+    def _shut_down(self, wire: Wire) -> None:
+        with watched([wire.call("daemon.info")["pid"]]) as watch:
+            wire.call("daemon.shutdown", now=True)
+            watch.alive()
+
     def end(self) -> list[str]:
         """Shut the daemon down and return what still runs after it, which is then killed."""
         with contextlib.suppress(OSError, AssertionError), self.wire() as wire:
-            daemon = psutil.Process(wire.call("daemon.info")["pid"])
-            wire.call("daemon.shutdown", now=True)
-            self._gone(daemon)
+            self._shut_down(wire)
         left = []
         for process in self.processes():
             with contextlib.suppress(psutil.Error):
@@ -387,6 +384,37 @@ class World:
             with child:  # closes its pipes and waits
                 child.kill()
         return left
+
+
+class Watch:
+    """Sees processes end, also those whose parent is slow to reap them."""
+
+    def __init__(self, descriptors: dict[int, int]) -> None:
+        self._descriptors = descriptors
+
+    def alive(self) -> list[int]:
+        """Wait until all have ended, and return the pids of those that do not."""
+        alive = dict(self._descriptors)
+        while alive:
+            ready, _, _ = select.select(list(alive), [], [], HANG_S)
+            if not ready:
+                break
+            for descriptor in ready:
+                del alive[descriptor]
+        return list(alive.values())
+
+
+@contextlib.contextmanager
+def watched(pids: Iterable[int]) -> Iterator[Watch]:
+    """Watch processes, from before they are told to end."""
+    with contextlib.ExitStack() as stack:
+        descriptors = {}
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                descriptor = os.pidfd_open(pid)
+                stack.callback(os.close, descriptor)
+                descriptors[descriptor] = pid
+        yield Watch(descriptors)
 
 
 @contextlib.contextmanager

@@ -46,6 +46,7 @@ def test_apply_fast_forwards_refuses_over_changes_and_can_be_undone(world: World
     assert "nothing to apply" in world.sictl("apply", numbers.path, "--yes").out
 
 
+@pytest.mark.slow
 def test_apply_merges_into_a_target_that_went_on_and_is_not_checked_out(world: World, numbers: Repo) -> None:
     improved(world, numbers)
     moved = numbers.commit({"other.txt": "other\n"}, "Meanwhile")
@@ -64,6 +65,7 @@ def test_apply_merges_into_a_target_that_went_on_and_is_not_checked_out(world: W
     assert numbers.git("rev-parse", "main") == moved
 
 
+@pytest.mark.slow
 def test_apply_with_a_conflict_changes_nothing(world: World, numbers: Repo) -> None:
     improved(world, numbers)
     moved = numbers.commit({"value.txt": "5\n"}, "Meanwhile")

@@ -105,6 +105,7 @@ def test_a_full_disk_under_the_daemons_state_refuses_a_start_and_no_more(world: 
         world.end()
 
 
+@pytest.mark.slow
 @needs_mounts
 def test_a_read_only_root_is_told_in_one_line(world: World, numbers: Repo) -> None:
     agent = world.agent()

@@ -149,6 +149,7 @@ def ended(
     return done
 
 
+@pytest.mark.slow
 def test_0_target_reached_and_start_again(world: World, numbers: Repo) -> None:
     done = ended(world, numbers, world.agent(), 0, "--target", "15")
     assert (done.json["status"], done.json["summary"]["iterations"]) == ("target_reached", 2)
@@ -176,6 +177,7 @@ def test_10_circuit_breaker_and_a_start_goes_on_with_it_at_0(world: World, numbe
     assert [row["status"] for row in world.rounds(numbers)][2:] == ["merged"]
 
 
+@pytest.mark.slow
 def test_12_budget_ends_again_until_the_cap_is_raised(world: World, numbers: Repo) -> None:
     done = ended(world, numbers, world.agent(), 12, "--set", "budget.calls=5")
     assert done.json["status"] == "budget"
@@ -243,7 +245,7 @@ def test_11_stopped_5_already_running_and_130_with_the_run_going_on(world: World
         agent.open_gate("brief")
         wire.until("step_started", step="planning")
         assert world.row(numbers)["status"] == "running"
-        stopped = world.sictl("stop", numbers.path, "--json")
+        stopped = world.sictl("stop", numbers.path, "--now", "--json")
         assert stopped.json["status"] == "user_stopped"
         world.sictl("stop", numbers.path, code=5)
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.conftest import MakeRepo
 from tests.e2e.contract_files import load, rows_of
-from tests.e2e.harness import HANG_S, SEALED_BENCHMARK, World, clean_repository
+from tests.e2e.harness import HANG_S, SEALED_BENCHMARK, World, clean_repository, watched
 from tests.repos import Repo
 
 GATED_BENCHMARK = {
@@ -48,9 +48,9 @@ def kill_at(world: World, gate: Path, *, group: bool) -> None:
         jobs = [process for process in world.processes() if "sid" not in Path(process.exe()).name]
         jobs = [process for process in jobs if not is_control(process)]
         assert jobs, "nothing runs at the gate"
-        world.kill(group=group)
-        _, alive = psutil.wait_procs(jobs, timeout=HANG_S)
-    assert alive == [], "survived its daemon"
+        with watched(job.pid for job in jobs) as watch:
+            world.kill(group=group)
+            assert watch.alive() == [], "survived its daemon"
     gate.unlink()
 
 
@@ -282,6 +282,7 @@ def test_a_stale_socket_is_replaced_and_a_file_of_the_users_is_not(world: World)
     assert world.socket.read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_an_idle_daemon_leaves_but_not_under_a_run(world: World, numbers: Repo) -> None:
     agent = world.agent()
     agent.script({"role": "planner", "round": 1, "wait": "gate"})
@@ -317,6 +318,7 @@ def test_three_crashes_end_a_run_until_the_user_starts_it_again(world: World, nu
     check_every_round_once(numbers, 1)
 
 
+@pytest.mark.slow
 def test_a_daemon_leaves_while_a_run_is_on_and_its_client_is_told(world: World, numbers: Repo) -> None:
     agent = world.agent()
     agent.script({"role": "planner", "round": 1, "turn": 1, "wait": "gate"})
@@ -331,6 +333,7 @@ def test_a_daemon_leaves_while_a_run_is_on_and_its_client_is_told(world: World, 
     check_every_round_once(numbers, 1)
 
 
+@pytest.mark.slow
 def test_a_run_that_cannot_be_resumed_has_failed_and_says_why(world: World, numbers: Repo) -> None:
     agent = world.agent()
     agent.script({"role": "planner", "round": 1, "turn": 1, "wait": "gate"})

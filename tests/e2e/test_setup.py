@@ -184,6 +184,7 @@ def test_settings_that_were_spoilt_by_hand(world: World, numbers: Repo) -> None:
     one_line(world.sictl("start", numbers.path, code=None))
 
 
+@pytest.mark.slow
 def test_settings_spoilt_in_a_live_run_stop_it_with_the_key(world: World, numbers: Repo) -> None:
     agent = world.agent()
     agent.script({"role": "planner", "round": 1, "wait": "plan"})
@@ -203,6 +204,7 @@ def test_settings_spoilt_in_a_live_run_stop_it_with_the_key(world: World, number
     assert [row["iteration"] for row in world.rounds(numbers)] == [1, 2]
 
 
+@pytest.mark.slow
 def test_no_git_identity_is_needed(world: World, numbers: Repo) -> None:
     for name in [name for name in world.env if name.startswith(("GIT_AUTHOR", "GIT_COMMITTER"))]:
         del world.env[name]
@@ -237,6 +239,7 @@ def test_a_users_worktree_and_branch_in_the_way_are_refused_and_kept(world: Worl
     assert [row["status"] for row in world.rounds(numbers)] == ["merged"]
 
 
+@pytest.mark.slow
 def test_a_file_named_worktrees_is_refused_and_kept(world: World, repo: MakeRepo) -> None:
     numbers = repo({**SEALED_BENCHMARK, "worktrees": "a tracked file\n"})
     before = numbers.fingerprint()
@@ -283,6 +286,7 @@ def test_a_repository_made_anew_at_an_old_path_gets_a_run_of_its_own(world: Worl
     world.run(numbers, "--rounds", "1")
 
 
+@pytest.mark.slow
 def test_wins_wait_on_a_ref_of_ours_while_the_user_is_on_the_branch(world: World, numbers: Repo) -> None:
     world.init(numbers, world.agent())
     numbers.git("checkout", "--quiet", "improve/raise_the_number")
@@ -324,6 +328,7 @@ def test_a_user_who_moves_the_improvement_branch_stops_the_run(world: World, num
     assert [row["status"] for row in world.rounds(numbers)] == ["merged", "merged"]
 
 
+@pytest.mark.slow
 def test_a_moved_branch_is_taken_over_where_the_settings_say_so(world: World, numbers: Repo) -> None:
     agent = world.agent()
     world.init(numbers, agent, "--set", 'on_branch_moved="rebase"')

@@ -144,6 +144,7 @@ def test_a_track_is_taken_over_after_trust_with_its_history(world: World, number
         assert "improve/raise_the_number" in numbers.branches()
 
 
+@pytest.mark.slow
 def test_start_is_refused_while_a_mode_of_the_other_tool_is_active(world: World, numbers: Repo) -> None:
     agent = world.agent()
     track(numbers, FLAT, agent.command, agent.folder / "seen")

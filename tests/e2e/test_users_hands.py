@@ -56,6 +56,7 @@ def test_ctrl_c_ends_a_demo_with_all_it_started(world: World) -> None:
     assert not world.state.exists(), "the demo used the user's own daemon"
 
 
+@pytest.mark.slow
 def test_runs_are_found_from_links_subfolders_and_linked_worktrees(world: World, repo: MakeRepo) -> None:
     numbers = repo({**SEALED_BENCHMARK, "deep/er/file": "x\n"})
     world.init(numbers, world.agent())
@@ -121,6 +122,7 @@ def test_a_repository_that_is_deleted_under_a_run_costs_the_daemon_nothing(
     assert world.sictl("start", numbers.path, code=None).code != 0
 
 
+@pytest.mark.slow
 def test_git_clean_in_the_middle_of_a_run_costs_nothing(world: World, numbers: Repo) -> None:
     agent = world.agent()
     agent.script({"role": "planner", "round": 2, "turn": 1, "wait": "gate"})
