@@ -56,9 +56,7 @@ def end(world: World, target: Repo, ending: str) -> None:
             world.sictl("pause", target.path)
         world.sictl("stop", target.path, *(["--now"] if ending.endswith("--now") else []))
     elif ending == "SIGTERM":
-        victim = psutil.Process(world.daemon_pid())
-        victim.send_signal(signal.SIGTERM)
-        world._gone(victim)
+        world.kill(by=signal.SIGTERM)
     else:
         world.kill()
         world.daemon()

@@ -293,11 +293,11 @@ class World:
             pid: int = wire.call("daemon.info")["pid"]
         return pid
 
-    def kill(self, *, group: bool = False) -> None:
-        """Kill the daemon with SIGKILL, alone or with its process group, and wait until it is gone."""
+    def kill(self, *, group: bool = False, by: signal.Signals = signal.SIGKILL) -> None:
+        """Signal the daemon, alone or with its process group, and wait until it is gone."""
         pid = self.daemon_pid()
         with watched([pid]) as watch:
-            (os.killpg if group else os.kill)(pid, signal.SIGKILL)
+            (os.killpg if group else os.kill)(pid, by)
             assert watch.alive() == []
 
     # Runs
