@@ -47,7 +47,7 @@ slow: .venv/.dev cover ## corpora, sweeps, soaks and the examples
 	@set -e; for example in examples/*/run; do [ -x "$$example" ] || continue; echo "$$example"; "$$example"; done
 
 cover: .venv/.dev ## branch coverage of the decisions in sid_daemon.core
-	$(BIN)/coverage run -m pytest -q tests/core tests/machine
+	$(BIN)/coverage run -m pytest -q tests/core
 	$(BIN)/coverage report
 
 fmt: .venv/.dev ## format and mend what can be mended
