@@ -114,6 +114,15 @@ def test_a_candidate_is_followed_by_its_name() -> None:
     assert (merged["score_before"], merged["score"]) == (10.0, 11.0)
 
 
+@pytest.mark.parametrize("worse", ["executor_1", "executor_3"])
+def test_a_regression_is_told_once_wherever_it_is_found(worse: str) -> None:
+    play = played(settings(), score=lambda arm, _: 5.0 if arm == worse else 10.0)
+
+    (failed,) = named(play, "candidate_failed")
+    assert (failed["actor"], failed["status"], failed["category"]) == (worse, "regression", "regression")
+    assert {one["status"] for one in named(play, "benchmark_finished")} == {"success"}
+
+
 def test_steps_begin_once_in_their_order() -> None:
     steps = [one["step"] for one in named(played(settings(), score=second_wins), "step_started")]
 

@@ -271,23 +271,23 @@ def _of_plans(old: Round, now: Round) -> list[LogRecord]:
 
 
 def _of_candidates(old: Round, now: Round) -> list[LogRecord]:
-    """Return which candidates have ended, and how."""
+    """Return which candidates were measured, and which have failed, which the tournament may find later."""
     found: list[LogRecord] = []
     for executor, one in now.executions.items():
         was = old.executions.get(executor)
-        if one.status != "done" or (was is not None and was.status == "done"):
+        if one.status != "done":
             continue
         fields: dict[str, Any] = {
             "iteration": now.iteration,
             **_executing(executor, {"iteration": now.iteration}),
             "family": one.plan.approach_family,
-            "status": one.result,
         }
-        if one.smoke is not None:
-            score = {"score": one.score, "duration_s": one.benchmark_s}
+        if one.smoke is not None and (was is None or was.status != "done"):
+            status = "success" if one.result == "regression" else one.result
+            score = {"status": status, "score": one.score, "duration_s": one.benchmark_s}
             found.append(("info", "benchmark_finished", {**fields, **score}))
-        if one.failure is not None:
-            why = {"category": one.failure.category, "reason": one_line(one.failure.what)}
+        if one.failure is not None and (was is None or was.failure is None):
+            why = {"status": one.result, "category": one.failure.category, "reason": one_line(one.failure.what)}
             found.append(("warning", "candidate_failed", {**fields, **why}))
     return found
 
