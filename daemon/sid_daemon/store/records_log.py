@@ -287,7 +287,11 @@ def _of_candidates(old: Round, now: Round) -> list[LogRecord]:
             score = {"status": status, "score": one.score, "duration_s": one.benchmark_s}
             found.append(("info", "benchmark_finished", {**fields, **score}))
         if one.failure is not None and (was is None or was.failure is None):
-            why = {"status": one.result, "category": one.failure.category, "reason": one_line(one.failure.what)}
+            why = {
+                "status": one.result,
+                "category": one.failure.category,
+                "reason": one_line(one.failure.what),
+            }
             found.append(("warning", "candidate_failed", {**fields, **why}))
     return found
 
