@@ -65,6 +65,7 @@ class Executor(RoleActor[RunPlan, Outcome]):
                 diff_stat=collected.diff_stat or None,
                 cost=answer.cost,
                 duration_s=duration_s,
+                findings=collected.findings,
             )
         return CandidateCommitted(
             cause=message.id,

@@ -188,6 +188,7 @@ def _result(result: Row, found: Row, look: Look) -> str:
     if analysis := result.get("failure_analysis"):
         lines.append(f"  {clean(analysis['category'])}: {clean(analysis['what'])}; {clean(analysis['why'])}")
         lines.append(f"  lesson: {clean(analysis['lesson'])}")
+    lines += [f"  {look.paint('finding', 'yellow')}: {clean(line)}" for line in result.get("findings", ())]
     lines += _where(result, found, is_winner=is_winner)
     return "\n".join(lines)
 

@@ -276,6 +276,8 @@ class CandidateRefused(Event):
     diff_stat: str | None = None
     cost: Cost = Cost()
     duration_s: float = 0.0
+    findings: tuple[str, ...] = ()
+    """As in `CandidateCommitted`, and those that reject."""
 
 
 class GuardResult(Message):

@@ -249,6 +249,8 @@ class BenchmarkResult(Record):
     diff_stat: str | None = None
     cost: Cost = Field(default_factory=Cost)
     durations: Durations = Field(default_factory=Durations)
+    findings: list[str] = Field(default_factory=list)
+    """What detectors, and a scope that only warns, saw in its changes, one line each."""
 
 
 # 3 Research brief

@@ -137,6 +137,58 @@ def test_bounds_and_token_stop_what_no_detector_looked_at(target: Repo, world: W
     assert found["honest"].score == HONEST
 
 
+WARNED_OF = {
+    "clock_read": {"app.py": "import time\nBEGUN = time.time()\nVALUE = 2\n"},
+    "process_started": {"app.py": "import subprocess\nsubprocess.run(['true'])\nVALUE = 2\n"},
+    "scope": {"app.py": "VALUE = 2\n", "lib/part.py": "Y = 3\n"},
+}
+
+
+def test_what_only_warns_is_measured_and_on_record(target: Repo, world: World) -> None:
+    agent = world.agent()
+    rejected = "print and leave"
+    seats = dict.fromkeys((*WARNED_OF, rejected, "honest"), "true")
+    seat(agent, seats, {**WARNED_OF, rejected: edits_of(rejected)})
+    scope = json.dumps({"include": ["app.py"], "on_violation": "warn"})
+    set_up(world, target, agent, len(seats), "--set", f"scope={scope}", sandbox=True)
+    world.run(target, "--rounds", "1")
+    found = outcomes(world, target, list(seats))
+    shown = world.sictl("show", target.path, "1", "--json").json["round"]
+    findings = {
+        name: result["findings"] for name, result in zip(seats, shown["results"], strict=True)
+    }  # in the order of the executors, which is that of the seats
+
+    for name in WARNED_OF:
+        assert (found[name].score, found[name].category) == (HONEST, None)
+        assert findings[name][0].startswith(f"{name}: "), findings[name]
+    assert any(line.startswith("exit_trick: app.py: ") for line in findings[rejected])
+    assert (found[rejected].category, findings["honest"]) == ("sealed_file_violation", [])
+    verdicts = {item["claim"].split(":")[0]: item["verdict"] for item in shown["history"]["evidence"][1:]}
+    assert verdicts == {
+        **{f"executor_{number}": "warned of, and measured all the same" for number in (1, 2, 3)},
+        "executor_4": "rejected, and not measured",
+    }
+    text = world.sictl("show", target.path, "1").out
+    assert "finding: scope: changed outside the scope: lib/part.py" in text
+    assert "claim: executor_4: " in text
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [("score_bounds=[0,0.5]", "score_bounds"), ("score_token=true", "SID_SCORE_TOKEN")],
+)
+def test_set_up_needs_a_benchmark_that_keeps_the_rules(
+    target: Repo, world: World, more: str, told: str
+) -> None:
+    done = world.sictl(
+        *("init", target.path, "--objective", "raise the number", "--trust", "--backend", "local"),
+        *("--benchmark", "PYTHONPATH=. python3 -B bench.py", "--format", "number", "--set", more),
+        code=None,
+    )
+    assert done.code != 0
+    assert told in done.err
+
+
 FLOODS = {
     "output of the agent": "head -c 200000000 /dev/zero | tr '\\0' 'x'",
     "lines of the agent": "yes | head -c 50000000 >&2; yes | head -c 50000000",

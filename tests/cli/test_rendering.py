@@ -237,6 +237,7 @@ def whole():
         "status": "error",
         "measurement": None,
     }
+    failed["findings"] = [f"clock_read: {HOSTILE}"]
     failed["failure_analysis"] = {"what": "what", "why": HOSTILE, "category": "oom", "lesson": HOSTILE}
     return {
         "summary": round_row(7),
@@ -314,6 +315,7 @@ def test_a_round_is_shown_with_everything_that_was_decided(whole):
         "sub-scores: seconds=0.25",
         f"merged as {'a' * 40}; taken back by: git revert -m 1 {'a' * 40}",
         "oom: what; x",
+        "finding: clock_read: x",
         "kept as archive/round_7_executor_2",
         "killed executor_3: tool_loop",
         "last tool Read x14",

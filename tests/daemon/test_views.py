@@ -15,6 +15,7 @@ from sid_protocol.commands import AnyCommand
 from sid_protocol.events import (
     AgentFailed,
     AnyEvent,
+    CandidateCommitted,
     CandidateRefused,
     ConfigChanged,
     GuardResult,
@@ -49,7 +50,7 @@ CONTRACTS: dict[str, tuple[type[Record], str]] = {
     r"state/benchmark_results/round_\d+/executor_\d+\.json": (
         BenchmarkResult,
         """executor_id plan_id benchmark_score benchmark_raw status sub_scores failure_analysis timestamp
-        force_kill commit diff_stat cost durations""",
+        force_kill commit diff_stat cost durations findings""",
     ),
     r"state/research_briefs/round_\d+\.json": (
         ResearchBrief,
@@ -216,6 +217,34 @@ def test_a_round_without_a_win_has_its_evidence_too() -> None:
 
     assert evidence["claim"] == "no candidate of round 1 improves primary from 10.0"
     assert evidence["verdict"].startswith("not merged: no candidate is better")
+
+
+def test_what_detectors_saw_stands_in_result_and_evidence() -> None:
+    seen = ("exit_trick: app.py: os._exit", "clock_read: app.py: time.time")
+    script: dict[str, list[AnyEvent]] = {
+        "r1.run.executor_1": [
+            CandidateCommitted(commit="c" * 40, diff_stat="1 file changed", findings=seen[1:])
+        ],
+        "r1.run.executor_3": [
+            CandidateRefused(
+                commit="d" * 40, category="sealed_file_violation", what="a detector rejects it", findings=seen
+            )
+        ],
+    }
+    play = played(settings(guard_command=[]), answer=scripted(script))
+
+    of_round, warned, rejected = document(play, "state/iteration_history/round_1.json")["evidence"]
+    assert of_round["claim"].startswith("no candidate of round 1")
+    assert warned["claim"] == "executor_1: 1 finding in its changes"
+    assert (warned["output"], warned["verdict"]) == (
+        "clock_read: app.py: time.time",
+        "warned of, and measured all the same",
+    )
+    assert warned["command"].endswith(f" diff {BASE} {'c' * 40}")
+    assert rejected["claim"] == "executor_3: 2 findings in its changes"
+    assert rejected["verdict"] == "rejected, and not measured"
+    results = [document(play, f"state/benchmark_results/round_1/executor_{k}.json") for k in (1, 2, 3)]
+    assert [len(result["findings"]) for result in results] == [1, 0, 2]
 
 
 def test_losers_that_were_merely_not_better_have_no_failure() -> None:

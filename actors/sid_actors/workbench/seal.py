@@ -202,7 +202,7 @@ def _by_scope(scope: Scope, paths: Sequence[str]) -> tuple[Refusal | None, tuple
         why = f"{len(paths)} files changed, the scope allows {scope.max_files}"
         faults.append(_refusal("scope_error", why, paths))
     if scope.on_violation == "warn":
-        return None, tuple(fault.why for fault in faults)
+        return None, tuple(f"scope: {fault.why}" for fault in faults)
     return (faults[0] if faults else None), ()
 
 

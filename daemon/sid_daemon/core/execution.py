@@ -151,6 +151,7 @@ def on_refused(turn: Turn, command: RunPlan, event: CandidateRefused) -> None:
         cost=old.cost + event.cost,
         agent_s=(old.agent_s or 0.0) + event.duration_s,
         no_op=event.category == "logic_error",
+        findings=event.findings,
     )
     paths = ", ".join(event.paths[:20])
     end(turn, command.executor, "error", event.category, event.what, paths or event.what)

@@ -72,6 +72,7 @@ def benchmark_result(now: Round, one: Execution) -> BenchmarkResult:
             "diff_stat": one.diff_stat,
             "cost": one.cost,
             "durations": Durations(agent_s=one.agent_s, benchmark_s=one.benchmark_s),
+            "findings": list(one.findings),
         }
     )
 
@@ -125,30 +126,48 @@ def _entrant(now: Round, one: Execution, verdict: Verdict) -> Entrant:
 
 
 def evidence(state: RunState, now: Round, tags: Mapping[str, str]) -> list[Evidence]:
-    """Return what a reader can check of a round's verdict: claim, command, output, verdict.
+    """Return what a reader can check of a round: claim, command, output, verdict; the round's own first.
 
-    A finalist that was neither proven nor given up may stand again, and the next round's agents are told so.
+    Then what detectors saw in candidates, one each. A finalist that was neither proven nor given up may stand
+    again, and the next round's agents are told so.
     """
-    verdict = now.verdict
-    if verdict is None:
+    found = [_of_findings(state, one) for one in ranked(now) if one.findings]
+    if now.verdict is None and not found:
         return []
+    return [_of_round(state, now, tags), *found]
+
+
+def _of_round(state: RunState, now: Round, tags: Mapping[str, str]) -> Evidence:
+    verdict = now.verdict
     metric, command = state.settings.primary_metric, state.settings.benchmark_command
     lines = [_output_line(now, one) for one in ranked(now)]
-    output = "\n".join([*lines, describe(verdict)])
+    output = "\n".join([*lines, *([describe(verdict)] if verdict else [])])
     merged = won(now)
     if merged is None or merged.winner is None:
         _, reason = status_of(state, now)
-        claim = f"no candidate of round {now.iteration} improves {metric} from {verdict.score_before!r}"
+        before = verdict.score_before if verdict else now.baseline_score
+        claim = f"no candidate of round {now.iteration} improves {metric} from {before!r}"
         told = f"not merged: {reason}"
-        kept = tags.get(verdict.finalist or "")
-        if kept and verdict.pairs and (reason or "").startswith("inconclusive"):
+        kept = tags.get(verdict.finalist or "") if verdict else None
+        if verdict and kept and verdict.pairs and (reason or "").startswith("inconclusive"):
             told = f"{told}; {verdict.finalist} is kept as {kept} and may stand again"
-        return [Evidence(claim=claim, command=command, output=output, verdict=told)]
+        return Evidence(claim=claim, command=command, output=output, verdict=told)
     winner = now.executions[merged.winner]
     claim = f"{one_line(winner.plan.hypothesis)}: {metric} {merged.score_before!r} → {merged.score_after!r}"
     again = reproduce(state.repo, now.winner_commit or "", command, now.iteration)
     told = f"merged as {now.winner_commit}; measure it again: {again}"
-    return [Evidence(claim=claim, command=command, output=output, verdict=told)]
+    return Evidence(claim=claim, command=command, output=output, verdict=told)
+
+
+def _of_findings(state: RunState, one: Execution) -> Evidence:
+    count = f"{len(one.findings)} finding{'s' if len(one.findings) > 1 else ''}"
+    rejected = one.failure is not None and one.failure.category in ("sealed_file_violation", "scope_error")
+    return Evidence(
+        claim=f"{one.executor}: {count} in its changes",
+        command=f"git -C {shlex.quote(state.repo)} diff {one.base} {one.commit}",
+        output="\n".join(one.findings),
+        verdict="rejected, and not measured" if rejected else "warned of, and measured all the same",
+    )
 
 
 def _why_not(now: Round, one: Execution) -> str:
