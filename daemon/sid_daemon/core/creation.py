@@ -1,0 +1,84 @@
+"""How a run begins, and begins anew: its first state, and what stays of it at another `init`.
+
+Called by `step` for `RunCreated` alone. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from sid_daemon.core.selection import SelectionHistory
+from sid_daemon.core.state import RunState
+from sid_protocol.events import RunCreated
+from sid_protocol.settings import Settings
+
+
+def create(event: RunCreated) -> RunState:
+    """Return the state of a run that `init` has just made."""
+    over = event.carried_over
+    mode = event.settings.measurement.mode
+    return RunState(
+        run_id=event.run_id,
+        repo=event.repo,
+        root=event.root,
+        topic=event.topic,
+        goal_slug=event.goal_slug,
+        settings=event.settings,
+        created_at=event.at,
+        baseline_score=_first_known(over.baseline_score if over else None, event.baseline_score),
+        baseline_commit=event.baseline_commit,
+        head=event.baseline_commit,
+        best_score=event.baseline_score,
+        noisy=mode == "noisy" or not event.deterministic,
+        history=history(event.calibration),
+        run_timeout_s=event.calibration.get("run_timeout_s"),
+        iteration=over.iterations if over else 0,
+        completed=over.iterations if over else 0,
+        plateau_count=over.plateau_count if over else 0,
+        breaker_count=over.breaker_count if over else 0,
+        winner_families=over.winner_families if over else (),
+    )
+
+
+def history(calibration: dict[str, Any]) -> SelectionHistory:
+    """Return what set-up learned of the noise; its values come back from JSON as lists."""
+    values: dict[str, Any] = dict(calibration.get("history", {}))
+    values["aa_gaps"] = tuple(values.get("aa_gaps", ()))
+    values["sessions"] = tuple(tuple(session) for session in values.get("sessions", ()))
+    return SelectionHistory(**values)
+
+
+def _first_known(carried: float | None, measured: float) -> float:
+    return measured if carried is None else carried
+
+
+def _measure_alike(old: Settings, new: Settings) -> bool:
+    """Say whether scores under two settings can be compared."""
+    keys = ("benchmark_command", "benchmark_format", "benchmark_direction", "primary_metric")
+    return all(getattr(old, key) == getattr(new, key) for key in keys)
+
+
+def recreate(state: RunState, created: RunState) -> RunState:
+    """Return the state after another `init` of the same run: new settings, same history.
+
+    Where scores can still be compared, the first baseline stays what improvement is told against.
+    """
+    alike = _measure_alike(state.settings, created.settings)
+    return replace(
+        created,
+        baseline_score=state.baseline_score if alike else created.baseline_score,
+        created_at=state.created_at,
+        # A round that was under way is taken back: it was planned against another baseline.
+        iteration=state.completed,
+        completed=state.completed,
+        plateau_count=state.plateau_count,
+        breaker_count=state.breaker_count,
+        blocked_count=state.blocked_count,
+        winner_families=state.winner_families,
+        spent=state.spent,
+        wall_s=state.wall_s,
+        starts=state.starts,
+        status=state.status,
+        reason=state.reason,
+    )
