@@ -1,7 +1,7 @@
 """The bench actor: one benchmark run, or one round of guards, for each command.
 
 Started by the run's composition root under the supervisor, one for the benchmark and one for the guards, which do
-not wait for each other. It hands on what was measured as it was: whether a score is good, and what follows from
+not wait for each other; one a candidate where benchmarks may run side by side. It hands on what was measured as it was: whether a score is good, and what follows from
 a red guard, is for the core.
 """
 
@@ -61,8 +61,10 @@ class BenchActor(Actor[Measure | RunGuards, RunMeasured | GuardsDone | WorkFaile
             )
             beside = _event(message, message.beside, message.beside_tree, other)
             return _event(message, message.arm, message.tree, run).model_copy(update={"beside": beside})
-        run_once = self.bench.holdout if message.stage == "holdout" else self.bench.measure
-        run = await run_once(message.tree, message.iteration, settings)
+        if message.stage == "holdout":
+            run = await self.bench.holdout(message.tree, message.iteration, settings)
+        else:
+            run = await self.bench.measure(message.tree, message.iteration, settings, message.slots)
         return _event(message, message.arm, message.tree, run)
 
     async def _guard(self, message: RunGuards, activity: ActivityLog) -> GuardsDone:

@@ -242,7 +242,9 @@ class RunHands:
                     track=self.track,
                     baseline=self._state().baseline_commit,
                 )
-                return ChildSpec(name="bench", factory=bench, mailbox=wait)
+                # One of its own for a candidate whose run need not wait for the others'.
+                name = f"bench_{command.arm}" if command.slots > 1 and command.stage == "smoke" else "bench"
+                return ChildSpec(name=name, factory=bench, mailbox=wait)
             case RunGuards():
                 guard = functools.partial(
                     BenchActor,

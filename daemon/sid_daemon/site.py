@@ -83,11 +83,17 @@ class Machine:
                 f"the {settings.agent_backend} back end needs a sandbox: {self.sandbox_fault}",
                 hint="or accept the risk: sictl init --set 'sandbox=\"off\"' --trust",
             )
-        if settings.measurement.pairing == "duet" and not self.contained(settings):
-            raise Refused(
-                "measurement.pairing duet needs a sandbox: both runs must see the same path",
-                hint="sictl config set measurement.pairing sequential",
-            )
+        if self.contained(settings):
+            return
+        for key, is_set, usual in (
+            ("pairing duet", settings.measurement.pairing == "duet", "pairing sequential"),
+            ("slots above 1", settings.measurement.slots > 1, "slots 1"),
+        ):
+            if is_set:
+                raise Refused(
+                    f"measurement.{key} needs a sandbox: runs at the same time must see the same path",
+                    hint=f"sictl config set measurement.{usual}",
+                )
 
 
 class LocalSite:

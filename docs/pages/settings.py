@@ -24,7 +24,6 @@ NO_EFFECT = frozenset(
         "lesson_probe",
         "research_fanout",
         "review_candidates",
-        "measurement.slots",
         "measurement.quiet",
     }
 )

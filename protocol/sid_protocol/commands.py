@@ -119,6 +119,8 @@ class Measure(Command):
     beside: str | None = None
     """The arm that is to be run at the same time, in a pair of runs; its tree follows."""
     beside_tree: str = ""
+    slots: int = 1
+    """How many benchmarks may run at once on the machine while this one does; 1 is to be alone."""
 
 
 class BuildMerge(Command):

@@ -112,7 +112,9 @@ class Measurement(Group):
     calibration_runs: Annotated[int, Field(ge=3, le=100)] = Field(
         5, description="enough to see noise, stops at 3 equal runs"
     )
-    slots: Count = Field(1, description="parallel benchmarks disturb one another")
+    slots: Count = Field(
+        1, description="parallel benchmarks disturb one another; above 1 only where scores are exact"
+    )
     screen_blocks: Annotated[int, Field(ge=1, le=40)] | Literal["auto"] = Field(
         "auto", description="4; 1 where agents cost less than 30 benchmark runs"
     )

@@ -40,7 +40,7 @@ class FakeBench:
     broken: bool = False
     ran: list[tuple[str, str]] = field(default_factory=list)
 
-    async def measure(self, tree: str, iteration: int, settings: Settings) -> BenchRun:
+    async def measure(self, tree: str, iteration: int, settings: Settings, slots: int = 1) -> BenchRun:
         if self.broken:
             raise BenchmarkError("the checkout is gone", hint="start again")
         self.ran.append(("benchmark", tree))

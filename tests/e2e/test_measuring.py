@@ -190,6 +190,54 @@ def test_benchmarks_of_two_runs_never_overlap(world: World, repo: MakeRepo) -> N
     assert all(later[0] >= earlier[1] for earlier, later in pairwise(found))
 
 
+MEETING = """\
+value=$(cat value.txt)
+pwd >> "$1/seen"
+if [ "$value" != 1 ] && [ ! -e "$1/met" ]; then
+    touch "$1/value.$value"
+    while [ "$(ls "$1" | grep -c '^value')" -lt 2 ]; do sleep 0.05; done
+    touch "$1/met"
+fi
+echo "$value"
+"""
+
+
+@pytest.mark.skipif(not sandbox_works(), reason="runs at the same time need the sandbox")
+def test_with_two_slots_two_candidates_are_measured_at_once_at_the_same_path(
+    world: World, repo: MakeRepo
+) -> None:
+    # Each of the two waits until the other has begun: one at a time they would never end.
+    made = repo({"bench.sh": MEETING, "value.txt": "1\n", "README.md": "One number.\n"})
+    out = world.base / "out"
+    out.mkdir()
+    agent = world.agent()
+    agent.script(*({"role": "planner", "agent": f"planner_{x}", "change": y} for x, y in ("a5", "b7")))
+    world.init(
+        made,
+        agent,
+        *("--benchmark", f"sh bench.sh {out}", "--sealed", "bench.sh"),
+        *("--set", f'benchmark_paths=["{out}:rw"]', "--set", 'measurement={"slots": 2, "run_timeout": 30}'),
+        agents=2,
+    )
+    world.run(made, "--rounds", "1")
+    found = whole(world, made, 1)
+
+    assert [one["benchmark_score"] for one in found["results"]] == [5.0, 7.0]
+    assert found["summary"]["status"] == "merged"
+    assert len(set((out / "seen").read_text().splitlines())) == 1
+
+
+def test_what_needs_runs_at_the_same_time_is_refused_without_a_sandbox(world: World, repo: MakeRepo) -> None:
+    made, _ = noisy_repo(world, repo)
+    for setting in ('{"slots": 2}', '{"pairing": "duet"}'):
+        refused = world.sictl(
+            *("init", made.path, "--objective", "x", "--benchmark", "echo 1", "--trust"),
+            *("--set", 'sandbox="off"', "--set", f"measurement={setting}"),
+            code=5,
+        )
+        assert "sictl config set measurement." in refused.err
+
+
 @pytest.mark.skipif(not sandbox_works(), reason="two runs at once need the sandbox")
 def test_both_runs_of_a_duet_are_made_at_once_and_see_the_same_path(world: World, repo: MakeRepo) -> None:
     made, out = noisy_repo(world, repo)

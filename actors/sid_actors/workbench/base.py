@@ -105,8 +105,14 @@ class Workbench(Protocol):
 class Bench(Protocol):
     """Runs the benchmark and other commands on exactly one tree."""
 
-    async def measure(self, tree: str, iteration: int, settings: Settings) -> BenchRun:
-        """Run the benchmark once in a clean checkout of `tree`; one at a time on a machine.
+    async def measure(self, tree: str, iteration: int, settings: Settings, slots: int = 1) -> BenchRun:
+        """Run the benchmark once in a clean checkout of `tree`.
+
+        Args:
+            tree: Commit or tree id.
+            iteration: The round.
+            settings: Of the current round.
+            slots: How many may be at it at a time on this machine; 1 is to be alone.
 
         Raises:
             BenchmarkError: it could not be run at all.

@@ -2,14 +2,17 @@
 
 The git-master's measuring and the set-up gate call it. It judges nothing: it hands back one run as it was. Every
 arm sees the same path and the same environment; sealed files come from the trusted commit, whatever
-the tree says; nothing of an earlier run is there. Benchmarks of one machine never overlap: they take turns by a
-lock file, first come first served within this daemon. Guards have a checkout of their own and do not wait for it.
+the tree says; nothing of an earlier run is there. Benchmarks of one machine never overlap but where the user allows
+it: they take turns by lock files, first come first served within this daemon. Those that do overlap have a checkout
+each, all seen at the one path. Guards have a checkout of their own and do not wait for it.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -66,15 +69,15 @@ class LocalBench:
         self._trusted = trusted
         self._sandboxed = sandboxed
         self._shared = Shared(info, root, lock=lock, sandboxed=sandboxed)
-        self._bench = PlainCheckout(info.common_dir, f"{root}/pool/bench")
-        self._beside = PlainCheckout(info.common_dir, f"{root}/pool/beside")
+        self._seen = f"{root}/pool/bench"
+        self._benches = [PlainCheckout(info.common_dir, self._seen)]
         self._guard = PlainCheckout(info.common_dir, f"{root}/pool/guard")
-        self._bench_turn = trio.Lock()
+        self._in_use: set[int] = set()
         self._guard_turn = trio.Lock()
 
-    async def measure(self, tree: str, iteration: int, settings: Settings) -> BenchRun:
+    async def measure(self, tree: str, iteration: int, settings: Settings, slots: int = 1) -> BenchRun:
         """See `Bench.measure`."""
-        return await self._score(tree, settings.benchmark_command, iteration, settings)
+        return await self._score(tree, settings.benchmark_command, iteration, settings, slots)
 
     async def measure_both(
         self, tree: str, beside: str, iteration: int, settings: Settings
@@ -93,11 +96,9 @@ class LocalBench:
             first, second = (run or _unprepared(why) for run in runs)
             return first, second
         command = settings.benchmark_command
-        async with self._bench_turn, self._lock.held():
+        async with self._lock.held(), self._checkout() as left, self._checkout() as right:
             jobs = []
-            for checkout, one, ready in zip(
-                (self._bench, self._beside), (tree, beside), prepared, strict=True
-            ):
+            for checkout, one, ready in zip((left, right), (tree, beside), prepared, strict=True):
                 await self._fill(checkout, one, settings)
                 if not isinstance(ready, SetupFailed):
                     jobs.append(await self._job(checkout.folder, ready, command, iteration, settings))
@@ -140,17 +141,34 @@ class LocalBench:
             timed_out=result.timed_out,
         )
 
-    async def _score(self, tree: str, command: str, iteration: int, settings: Settings) -> BenchRun:
+    async def _score(
+        self, tree: str, command: str, iteration: int, settings: Settings, slots: int = 1
+    ) -> BenchRun:
         check_format(settings.benchmark_format)
         if not command.strip():
             raise BenchmarkError("there is no benchmark command", hint="sictl init --benchmark CMD")
         prepared = await self._prepare(tree, settings)
         if isinstance(prepared, SetupFailed):
             return _unprepared(prepared)
-        async with self._bench_turn, self._lock.held():
-            await self._fill(self._bench, tree, settings)
-            job = await self._job(self._bench.folder, prepared, command, iteration, settings)
+        # Side by side all see the same path only in a sandbox.
+        together = slots > 1 and self._is_enclosed(settings)
+        turn = self._lock.shared(slots) if together else self._lock.held()
+        async with turn, self._checkout() as checkout:
+            await self._fill(checkout, tree, settings)
+            job = await self._job(checkout.folder, prepared, command, iteration, settings)
             return await _measured(job, settings)
+
+    @asynccontextmanager
+    async def _checkout(self) -> AsyncIterator[PlainCheckout]:
+        """Lend a checkout for one run; whoever asks has a turn of the machine, so there are few."""
+        number = next(n for n in range(len(self._benches) + 1) if n not in self._in_use)
+        if number == len(self._benches):
+            self._benches.append(PlainCheckout(self._info.common_dir, f"{self._seen}_{number + 1}"))
+        self._in_use.add(number)
+        try:
+            yield self._benches[number]
+        finally:
+            self._in_use.discard(number)
 
     async def _prepare(self, tree: str, settings: Settings) -> Prepared | SetupFailed:
         """Run the set-up; one that fails for other lock files than the trusted ones is the candidate's doing."""
@@ -179,13 +197,11 @@ class LocalBench:
         iteration: int,
         settings: Settings,
     ) -> JobSpec:
-        """Return the job of a command in a checkout; the one beside is seen where the first is."""
+        """Return the job of a command in a checkout; all of the benchmark's are seen where the first is."""
         home = os.environ.get("HOME", "/")
         path = os.environ.get("PATH", "/usr/bin:/bin")
-        seen = self._bench.folder if folder == self._beside.folder else folder
-        if seen != folder:
-            await self._shared.show(folder, prepared, settings, benchmark=True)  # makes room there
-        shown = await self._shared.show(seen, prepared, settings, benchmark=True)
+        seen = folder if folder == self._guard.folder else self._seen
+        shown = await self._shared.show(folder, prepared, settings, benchmark=True, seen=seen)
         sandbox = None
         if self._is_enclosed(settings):
             program = next(iter(command.split()), "")

@@ -1,8 +1,10 @@
-"""One benchmark at a time on this machine: a lock file, waited for in order within the daemon.
+"""Whose turn it is to measure on this machine: lock files, waited for in order within the daemon.
 
-`LocalBench` holds it around every measured run. Two daemons of one user take turns through the file; the order
-between them is the kernel's, within one it is first come first served. A daemon that dies gives it back,
-because the kernel does.
+`LocalBench` holds a turn around every measured run. A run that wants the machine for itself locks `sid-bench.lock`
+alone; one that may have others beside it shares that lock and locks one of its slots (`sid-bench.lock.1`, `.2` …).
+Who waits for the first lock holds the gate meanwhile, so that a stream of shared turns keeps nobody out who wants
+to be alone. Daemons of one user take turns through the files; the order between them is the kernel's, within one
+it is first come first served. A daemon that dies gives all of it back, because the kernel does.
 """
 
 from __future__ import annotations
@@ -27,23 +29,50 @@ class MachineLock:
     def __init__(self, path: str) -> None:
         self._path = path
         self._turn = trio.Lock()
+        self._taken: set[int] = set()
+        self._freed = trio.Event()
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
-        """Hold the lock; waiting for it can be cancelled.
+        """Have the machine alone; waiting for it can be cancelled.
 
         Raises:
             OSError: the file cannot be made.
         """
         async with self._turn:
-            descriptor = await self._acquire()
+            while self._taken:
+                await self._freed.wait()
+            descriptors = await self._acquire(_Waiter(self._path))
             try:
                 yield
             finally:
-                os.close(descriptor)
+                _close(descriptors)
 
-    async def _acquire(self) -> int:
-        waiter = _Waiter(self._path)
+    @asynccontextmanager
+    async def shared(self, slots: int) -> AsyncIterator[None]:
+        """Have one of so many slots, beside others who share; waiting for it can be cancelled.
+
+        Args:
+            slots: At least 1. Of those who share with different numbers, each keeps to the first of its own.
+
+        Raises:
+            OSError: a file cannot be made.
+        """
+        async with self._turn:
+            while not (free := [slot for slot in range(1, slots + 1) if slot not in self._taken]):
+                await self._freed.wait()
+            waiter = _Waiter(self._path, free)
+            descriptors = await self._acquire(waiter)
+            self._taken.add(waiter.slot)
+        try:
+            yield
+        finally:
+            _close(descriptors)
+            self._taken.discard(waiter.slot)
+            self._freed.set()
+            self._freed = trio.Event()
+
+    async def _acquire(self, waiter: _Waiter) -> list[int]:
         try:
             # The kernel's wait cannot be interrupted: an abandoned thread gives the lock back when it gets it.
             return await trio.to_thread.run_sync(waiter.wait, abandon_on_cancel=True)
@@ -53,34 +82,75 @@ class MachineLock:
 
 
 class _Waiter:
-    """One wait for the lock, whose result is closed if nobody wants it any more."""
+    """One wait for a turn, whose result is closed if nobody wants it any more.
 
-    def __init__(self, path: str) -> None:
+    Args:
+        path: The lock file.
+        free: Slots that nobody of this daemon has; none to be alone.
+
+    Attributes:
+        slot: The one it got.
+    """
+
+    def __init__(self, path: str, free: list[int] | None = None) -> None:
         self._path = path
+        self._free = free
         self._mutex = threading.Lock()
         self._abandoned = False
-        self._descriptor: int | None = None
+        self._descriptors: list[int] = []
+        self.slot = 0
 
-    def wait(self) -> int:
+    def wait(self) -> list[int]:
         Path(self._path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(self._path, flags, 0o600)
+        held: list[int] = []
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            gate = _open(f"{self._path}.gate")
+            try:
+                fcntl.flock(gate, fcntl.LOCK_EX)
+                held.append(_open(self._path))
+                fcntl.flock(held[0], fcntl.LOCK_SH if self._free else fcntl.LOCK_EX)
+                if self._free:
+                    self._take_slot(held, self._free)
+            finally:
+                os.close(gate)
         except BaseException:
-            os.close(descriptor)
+            _close(held)
             raise
         with self._mutex:
-            self._descriptor = descriptor
+            self._descriptors = held
             if self._abandoned:
+                _close(held)
+        return held
+
+    def _take_slot(self, held: list[int], free: list[int]) -> None:
+        """Lock the first slot that no other daemon has, else wait for the first of ours."""
+        for slot in free:
+            descriptor = _open(f"{self._path}.{slot}")
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
                 os.close(descriptor)
-        return descriptor
+                continue
+            held.append(descriptor)
+            self.slot = slot
+            return
+        self.slot = free[0]
+        held.append(_open(f"{self._path}.{self.slot}"))
+        fcntl.flock(held[-1], fcntl.LOCK_EX)
 
     def abandon(self) -> None:
         with self._mutex:
             self._abandoned = True
-            if self._descriptor is not None:
-                os.close(self._descriptor)
+            _close(self._descriptors)
+
+
+def _open(path: str) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+
+def _close(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 def lock_path(environ: Mapping[str, str], state_dir: str) -> str:

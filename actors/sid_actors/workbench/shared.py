@@ -103,7 +103,7 @@ class Shared:
         return Prepared(store, tuple(results))
 
     async def show(
-        self, folder: str, prepared: Prepared, settings: Settings, *, benchmark: bool
+        self, folder: str, prepared: Prepared, settings: Settings, *, benchmark: bool, seen: str = ""
     ) -> tuple[Mount, ...]:
         """Make room in a checkout for what is shown there; without a sandbox, link it.
 
@@ -112,6 +112,7 @@ class Shared:
             prepared: The result of the set-up for what it holds.
             settings: Of the current round.
             benchmark: Whether `benchmark_paths` are shown, too.
+            seen: Where a sandbox shows the checkout, if that is elsewhere.
 
         Returns:
             What a sandbox must show.
@@ -120,15 +121,16 @@ class Shared:
             BenchmarkError: a shared path leads out of the checkout.
         """
         paths = [*settings.share_paths, *(settings.benchmark_paths if benchmark else ())]
-        shown = [*prepared.mounts(folder), *user_mounts(self._info.top, folder, paths)]
+        inside = [*prepared.mounts(folder), *user_mounts(self._info.top, folder, paths)]
         if not self._contained(settings):
-            await trio.to_thread.run_sync(_link, folder, shown)
-            return tuple(shown)
-        at = self._path_of_setup
-        if prepared.store and folder != at:
+            await trio.to_thread.run_sync(_link, folder, inside)
+            return tuple(inside)
+        await trio.to_thread.run_sync(_make_room, folder, inside)
+        at, seen = self._path_of_setup, seen or folder
+        shown = [*prepared.mounts(seen), *user_mounts(self._info.top, seen, paths)]
+        if prepared.store and seen != at:
             shown += [Mount(at, source=folder), *prepared.mounts(at)]
         homes = await trio.to_thread.run_sync(_interpreters, shown)
-        await trio.to_thread.run_sync(_make_room, folder, shown)
         return (*shown, *(Mount(path) for path in homes))
 
     async def same_setup(self, one: str, other: str) -> bool:

@@ -20,6 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from sid_daemon.core.conditions import run_of
 from sid_daemon.core.dice import coin
 from sid_daemon.core.evidence import INTERVAL_PAIRS, Direction, EProcess, Interval, Scale, estimate, interval
 from sid_daemon.core.measuring import RunResult
@@ -229,16 +230,15 @@ def _ask(turn: Turn) -> bool:
         turn.set(audit=None, audited=ask, audited_merges=ask.merges)
         return False
     arm, pair = ask
-    own, usual = state.settings.measurement.run_timeout, state.run_timeout_s
     turn.issue(
-        Measure(
+        run_of(
+            state,
             id=f"audit{state.audit.merges}.{len(state.audit.results)}.{arm}",
             iteration=max(1, state.iteration),
             arm=arm,
             tree=state.audit.baseline_sha if arm == BASELINE else state.audit.head_sha,
             stage="audit",
             block=pair,
-            limit_s=own if own is not None else usual,
         )
     )
     return True

@@ -11,11 +11,12 @@ A failed agent's turn is repeated once; a force-killed one is not. `done` holds 
 
 from __future__ import annotations
 
+from sid_daemon.core.conditions import run_of
 from sid_daemon.core.selection import RunResult
-from sid_daemon.core.state import Execution, RunState
+from sid_daemon.core.state import Execution
 from sid_daemon.core.turn import Turn
 from sid_protocol import ids
-from sid_protocol.commands import Halt, Inspect, Kill, Measure, RunGuards, RunPlan
+from sid_protocol.commands import Halt, Inspect, Kill, RunGuards, RunPlan
 from sid_protocol.events import (
     AgentKilled,
     CandidateCommitted,
@@ -123,22 +124,8 @@ def on_committed(turn: Turn, command: RunPlan, event: CandidateCommitted) -> Non
 def _measure(turn: Turn, executor: str, commit: str) -> None:
     iteration = turn.round.iteration
     turn.set_execution(executor, status="measuring")
-    turn.issue(
-        Measure(
-            id=f"r{iteration}.smoke.{executor}",
-            iteration=iteration,
-            arm=executor,
-            tree=commit,
-            stage="smoke",
-            limit_s=run_limit_s(turn.state),
-        )
-    )
-
-
-def run_limit_s(state: RunState) -> float | None:
-    """Return how long one benchmark run may take, beside its deadline: the user's limit or set-up's."""
-    own = state.settings.measurement.run_timeout
-    return own if own is not None else state.run_timeout_s
+    name = f"r{iteration}.smoke.{executor}"
+    turn.issue(run_of(turn.state, id=name, arm=executor, tree=commit, stage="smoke"))
 
 
 def on_refused(turn: Turn, command: RunPlan, event: CandidateRefused) -> None:

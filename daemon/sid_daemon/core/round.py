@@ -13,6 +13,7 @@ from decimal import Decimal
 
 from sid_daemon.core import audit, deadlines, execution, planning, stopping, tournament
 from sid_daemon.core.classify import classify
+from sid_daemon.core.conditions import run_of
 from sid_daemon.core.state import Round
 from sid_daemon.core.turn import Turn
 from sid_protocol.commands import (
@@ -113,9 +114,9 @@ def on_prepared(turn: Turn, event: RoundPrepared) -> None:
         planning.start_research(turn)
     elif event.settings.on_branch_moved == "rebase":
         turn.issue(
-            Measure(
+            run_of(
+                state,
                 id=f"r{state.iteration}.rebase.{state.starts}",
-                iteration=state.iteration,
                 arm="A",
                 tree=event.head,
                 stage="calibrate",

@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import cast
 
 from sid_daemon.core import selection
-from sid_daemon.core.execution import analysis, run_limit_s, settle_blocked
+from sid_daemon.core.conditions import run_of
+from sid_daemon.core.execution import analysis, settle_blocked
 from sid_daemon.core.selection import (
     AskHoldout,
     AskMerge,
@@ -153,14 +154,13 @@ def _go_on(turn: Turn) -> None:
             stage = ask.stage if isinstance(ask, AskRun) else "holdout"
             beside = ask.beside if isinstance(ask, AskRun) else None
             turn.issue(
-                Measure(
+                run_of(
+                    turn.state,
                     id=f"{prefix}.{stage}.{ask.arm}",
-                    iteration=now.iteration,
                     arm=ask.arm,
                     tree=_tree(turn, ask.arm),
                     stage=stage,
                     block=ask.block if isinstance(ask, AskRun) else 0,
-                    limit_s=run_limit_s(turn.state),
                     beside=beside,
                     beside_tree=_tree(turn, beside) if beside else "",
                 )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from sid_actors.workbench.machine import MachineLock, lock_path
 from sid_actors.workbench.sandbox import probe_bwrap
@@ -233,6 +234,97 @@ async def test_benchmarks_of_one_machine_never_overlap(
             for bay in (one, other, one, other):
                 nursery.start_soon(bay.bench.measure, bay.base, 1, settings)
     assert trace.read_text().split() == ["in", "out"] * 4
+
+
+async def overlaps(*turns: contextlib.AbstractAsyncContextManager[None]) -> int:
+    """Take turns at once, each long enough for others to come in, and return how many were in at most."""
+    inside, most = 0, 0
+    together = trio.Event()
+
+    async def take(turn: contextlib.AbstractAsyncContextManager[None]) -> None:
+        nonlocal inside, most
+        async with turn:
+            inside += 1
+            most = max(most, inside)
+            if inside == len(turns):
+                together.set()
+            with trio.move_on_after(0.3):
+                await together.wait()
+            inside -= 1
+
+    async with trio.open_nursery() as nursery:
+        for turn in turns:
+            nursery.start_soon(take, turn)
+    return most
+
+
+async def test_so_many_share_the_machine_and_no_more(short_dir: Path) -> None:
+    one, other = (MachineLock(str(short_dir / "lock")) for _ in range(2))  # as of two daemons
+    assert await overlaps(one.shared(2), one.shared(2)) == 2
+    assert await overlaps(one.shared(2), other.shared(2)) == 2
+    assert await overlaps(one.shared(2), one.shared(2), one.shared(2)) == 2
+    assert await overlaps(one.shared(2), other.shared(2), other.shared(2)) == 2
+
+
+async def test_who_wants_to_be_alone_is_alone_beside_those_who_share(short_dir: Path) -> None:
+    one, other = (MachineLock(str(short_dir / "lock")) for _ in range(2))
+    for turns in ((one.shared(2), one.held()), (one.shared(2), other.held()), (one.held(), other.shared(2))):
+        assert await overlaps(*turns) == 1
+
+
+async def test_a_stream_of_shared_turns_keeps_nobody_out_who_wants_to_be_alone(short_dir: Path) -> None:
+    one, other = (MachineLock(str(short_dir / "lock")) for _ in range(2))
+    asked, alone = trio.Event(), trio.Event()
+    order: list[str] = []
+
+    async def be_alone() -> None:
+        asked.set()
+        async with other.held():
+            order.append("alone")
+            alone.set()
+
+    async with trio.open_nursery() as nursery:
+        async with one.shared(2):
+            nursery.start_soon(be_alone)
+            await asked.wait()
+            await trio.testing.wait_all_tasks_blocked(0.2)  # it waits in the kernel by now
+            nursery.start_soon(_note, one.shared(2), order)
+            await trio.testing.wait_all_tasks_blocked(0.2)
+            assert order == []
+        await alone.wait()
+    assert order == ["alone", "shared"]
+
+
+async def _note(turn: contextlib.AbstractAsyncContextManager[None], order: list[str]) -> None:
+    async with turn:
+        order.append("shared")
+
+
+async def test_runs_that_share_see_the_same_path_and_have_a_checkout_each(
+    repo: MakeRepo, open_bay: OpenBay, sandboxed: bool
+) -> None:
+    made = repo(FILES)
+    made.write({"met/x": ""})
+    # Each waits until both have begun; what one writes the other does not see.
+    patience = 400 if sandboxed else 4
+    command = (
+        "pwd; ls; touch mine; mkdir met/$(cat /proc/sys/kernel/random/uuid); i=0; "
+        f"while [ $(ls met | wc -l) -lt 3 ] && [ $i -lt {patience} ]; do sleep 0.05; i=$((i + 1)); done; ls met | wc -l"
+    )
+    settings = settings_of(benchmark_command=command, benchmark_paths=["met:rw"])
+    runs = []
+    async with open_bay(made, sandboxed=sandboxed) as bay:
+
+        async def measure() -> None:
+            runs.append(await bay.bench.measure(bay.base, 1, settings, 2))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(2):
+                nursery.start_soon(measure)
+    first, second = ([line for line in run.raw.splitlines()[:-1] if line != "met"] for run in runs)
+    assert first == second
+    # Without a sandbox only one can be at the path, so they take turns all the same.
+    assert sorted(run.score or 0 for run in runs) == ([3.0, 3.0] if sandboxed else [2.0, 3.0])
 
 
 async def test_a_wait_for_the_machine_can_be_cancelled_and_gives_the_lock_back(short_dir: Path) -> None:

@@ -1,0 +1,75 @@
+"""Under which conditions a benchmark run is made: how long it may take, and who may run beside it.
+
+Every run that the core asks for is put together here, so that no stage forgets one of them. Only runs that are
+compared by value, not by evidence, may have others beside them: what disturbs a benchmark without noise changes
+its time and not its score (`measurement.slots`; the page on measuring, section 1).
+
+Part of `step`; pure. Called by whoever asks for a run: `execution`, `tournament`, `round` and `audit`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sid_protocol.commands import Measure
+
+if TYPE_CHECKING:
+    from sid_daemon.core.state import RunState
+
+# Calibration, the hold-out and every stage of the noisy rule have the machine alone.
+BY_VALUE = frozenset({"smoke", "merge", "check", "audit"})
+
+
+def run_of(
+    state: RunState,
+    *,
+    id: str,  # noqa: A002 -- the command's own word
+    arm: str,
+    tree: str,
+    stage: str,
+    iteration: int | None = None,
+    block: int = 0,
+    beside: str | None = None,
+    beside_tree: str = "",
+) -> Measure:
+    """Return the command for one run under the conditions that hold now.
+
+    Args:
+        state: The run.
+        id: Of the command.
+        arm: Which tree that is.
+        tree: Commit or tree id.
+        stage: What for.
+        iteration: The round, if it is not the one under way.
+        block: Block or pair.
+        beside: Duet: the arm to be run at the same time.
+        beside_tree: Its tree.
+    """
+    slots = slots_of(state, stage)
+    return Measure(
+        id=id,
+        iteration=state.iteration if iteration is None else iteration,
+        arm=arm,
+        tree=tree,
+        stage=stage,
+        block=block,
+        limit_s=_limit_s(state, slots),
+        beside=beside,
+        beside_tree=beside_tree,
+        slots=slots,
+    )
+
+
+def slots_of(state: RunState, stage: str) -> int:
+    """Return how many benchmarks may run at once on the machine during a run of this stage."""
+    noisy = state.is_noisy or state.history.forced_noisy
+    return 1 if noisy or stage not in BY_VALUE else state.settings.measurement.slots
+
+
+def _limit_s(state: RunState, slots: int) -> float | None:
+    """Return how long a run may take, beside its deadline: the user's limit or set-up's.
+
+    Set-up measured it alone on the machine; among so many it may take as many times as long.
+    """
+    own, usual = state.settings.measurement.run_timeout, state.run_timeout_s
+    return own if own is not None or usual is None else usual * slots
