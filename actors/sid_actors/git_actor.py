@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sid_actors.activity import ActivityLog
 from sid_actors.actor import Actor
-from sid_actors.git_apply import open_pull_request, push, skipped_pull_request, skipped_push
+from sid_actors.git_apply import open_pull_request, push
 from sid_actors.git_master import Conflict, GitMaster
 from sid_actors.refs import BranchMovedError
 from sid_actors.track import Track
@@ -94,19 +94,20 @@ class GitActor(Actor[GitCommand, GitEvent]):
         notes = await self._publish(message, activity) if message.merged else ()
         return RoundClosed(cause=message.id, tags=tags, notes=notes)
 
-    async def _publish(self, message: CloseRound, activity: ActivityLog) -> tuple[str, str]:
-        """Push and ask for a pull request where the settings say so; return what was done or skipped."""
+    async def _publish(self, message: CloseRound, activity: ActivityLog) -> tuple[str, ...]:
+        """Push and ask for a pull request where the settings say so; return what was done."""
         settings = self.track.settings
-        pushed = skipped_push(self.git.info.top, self.goal_slug)
+        notes = []
         if settings.auto_push:
             activity.touch("push")
-            pushed = await push(self.git, self.goal_slug, settings.fork_url, message.head)
-        asked = skipped_pull_request(self.goal_slug, settings.target_branch)
+            notes.append(await push(self.git, self.goal_slug, settings.fork_url, message.head))
         if settings.auto_pr:
             activity.touch("pull request")
             title = f"sid: {self.goal_slug.replace('_', ' ')}"
             body = f"Measured improvements, up to round {message.iteration}."
-            asked = await open_pull_request(
-                self.git, self.goal_slug, settings.target_branch, settings.upstream_url, title, body
+            notes.append(
+                await open_pull_request(
+                    self.git, self.goal_slug, settings.target_branch, settings.upstream_url, title, body
+                )
             )
-        return pushed, asked
+        return tuple(notes)

@@ -125,18 +125,6 @@ async def apply(master: GitMaster, plan: ApplyPlan) -> Applied:
     return Applied(new, f"git -C {shlex.quote(plan.checkout)} reset --keep {plan.old}")
 
 
-def skipped_push(top: str, goal_slug: str) -> str:
-    """Return the line that stands for a push that nobody asked for."""
-    branch = improve_branch(goal_slug)
-    return f"Push skipped (auto_push: false). Run manually: git -C {top} push origin {branch}"
-
-
-def skipped_pull_request(goal_slug: str, target_branch: str) -> str:
-    """Return the line that stands for a pull request that nobody asked for."""
-    command = f"gh pr create --head {improve_branch(goal_slug)} --base {target_branch}"
-    return f"PR creation skipped (auto_pr: false). Run manually: {command}"
-
-
 async def push(master: GitMaster, goal_slug: str, fork_url: str, commit: str) -> str:
     """Push the improvement to `fork_url`, else `origin`: no prompt, no hook, a deadline; return a line."""
     branch = improve_branch(goal_slug)

@@ -24,7 +24,7 @@ from sid_daemon.core.state import RunState
 from sid_daemon.core.turn import by_role
 from sid_daemon.folding import fold_batch
 from sid_daemon.runstore import RunStore
-from sid_daemon.store.records_log import LogRecord
+from sid_daemon.store.records_run import LogRecord
 from sid_protocol.commands import (
     AgentCommand,
     AnyCommand,

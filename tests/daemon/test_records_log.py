@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from sid_daemon.store.records_log import LogRecord, log_records
+from sid_daemon.store.records_log import log_records
+from sid_daemon.store.records_run import LogRecord
 from sid_protocol.events import (
     ActorCrashed,
     AgentFailed,

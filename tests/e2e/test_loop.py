@@ -152,6 +152,7 @@ def test_the_run_ends_with_the_summary(finished: Finished) -> None:
         "Improvement: 29.0 (2900.0%)",
     ]
     path = shlex.quote(str(finished.repo.path))
+    assert sum("skipped" in line for line in summary) == 2
     assert summary[-2:] == [
         f"Push skipped (auto_push: false). Run manually: git -C {path} push origin improve/raise_the_number",
         "PR creation skipped (auto_pr: false). Run manually: gh pr create --head improve/raise_the_number --base main",

@@ -31,7 +31,7 @@ def create(event: RunCreated) -> RunState:
         head=event.baseline_commit,
         best_score=event.baseline_score,
         noisy=mode == "noisy" or not event.deterministic,
-        history=history(event.calibration),
+        history=learnt(event.calibration),
         run_timeout_s=event.calibration.get("run_timeout_s"),
         iteration=over.iterations if over else 0,
         completed=over.iterations if over else 0,
@@ -41,22 +41,12 @@ def create(event: RunCreated) -> RunState:
     )
 
 
-def history(calibration: dict[str, Any]) -> SelectionHistory:
+def learnt(calibration: dict[str, Any]) -> SelectionHistory:
     """Return what set-up learned of the noise; its values come back from JSON as lists."""
     values: dict[str, Any] = dict(calibration.get("history", {}))
     values["aa_gaps"] = tuple(values.get("aa_gaps", ()))
     values["sessions"] = tuple(tuple(session) for session in values.get("sessions", ()))
     return SelectionHistory(**values)
-
-
-def _first_known(carried: float | None, measured: float) -> float:
-    return measured if carried is None else carried
-
-
-def _measure_alike(old: Settings, new: Settings) -> bool:
-    """Say whether scores under two settings can be compared."""
-    keys = ("benchmark_command", "benchmark_format", "benchmark_direction", "primary_metric")
-    return all(getattr(old, key) == getattr(new, key) for key in keys)
 
 
 def recreate(state: RunState, created: RunState) -> RunState:
@@ -69,9 +59,10 @@ def recreate(state: RunState, created: RunState) -> RunState:
         created,
         baseline_score=state.baseline_score if alike else created.baseline_score,
         created_at=state.created_at,
-        # A round that was under way is taken back: it was planned against another baseline.
+        # A round that was under way is taken back: it was planned against another baseline. Its ideas were not tried.
         iteration=state.completed,
         completed=state.completed,
+        ideas_left=state.round.ideas if state.round else state.ideas_left,
         plateau_count=state.plateau_count,
         breaker_count=state.breaker_count,
         blocked_count=state.blocked_count,
@@ -82,3 +73,13 @@ def recreate(state: RunState, created: RunState) -> RunState:
         status=state.status,
         reason=state.reason,
     )
+
+
+def _first_known(carried: float | None, measured: float) -> float:
+    return measured if carried is None else carried
+
+
+def _measure_alike(old: Settings, new: Settings) -> bool:
+    """Say whether scores under two settings can be compared."""
+    keys = ("benchmark_command", "benchmark_format", "benchmark_direction", "primary_metric")
+    return all(getattr(old, key) == getattr(new, key) for key in keys)

@@ -69,8 +69,13 @@ def begin(turn: Turn) -> None:
     turn.set(
         iteration=iteration,
         round=Round(
-            iteration=iteration, started_at=turn.at, head=state.head, baseline_score=state.best_score
+            iteration=iteration,
+            started_at=turn.at,
+            head=state.head,
+            baseline_score=state.best_score,
+            ideas=state.ideas_left,
         ),
+        ideas_left=(),
     )
     prepare(turn)
 
@@ -94,6 +99,7 @@ def on_prepared(turn: Turn, event: RoundPrepared) -> None:
     state = turn.state
     turn.set(
         settings=event.settings,
+        announced={},
         goal=event.goal,
         rules=event.rules,
         families=event.families,
@@ -104,7 +110,7 @@ def on_prepared(turn: Turn, event: RoundPrepared) -> None:
     if turn.round.prepared:
         turn.commands.extend(state.outstanding.values())
         return
-    # An attempt that failed has taken ideas before.
+    # An attempt that failed, or a round that another `init` took back, has taken ideas before.
     earlier = turn.round.ideas
     turn.set_round(ideas=(*earlier, *(idea for idea in event.ideas if idea not in earlier)))
     if stopping.stop_status(turn.state) is not None:
@@ -349,7 +355,9 @@ def record(turn: Turn) -> None:
         state, gained=gained, before=before, blocked=now.blocked
     )
     family = now.executions[won.winner].plan.approach_family if won and won.winner else None
+    outcome = won.outcomes.get(won.winner) if won and won.winner else None
     turn.set(
+        sub_scores=dict(outcome.sub_scores) if outcome else state.sub_scores,
         summed_gain=state.summed_gain + ((won.gain or 0.0) if won else 0.0),
         completed=state.completed + 1,
         plateau_count=plateau,

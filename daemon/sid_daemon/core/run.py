@@ -13,10 +13,10 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from sid_daemon.core import execution, planning, stopping, tournament
+from sid_daemon.core import execution, milestones, planning, stopping, tournament
 from sid_daemon.core import round as rounds
-from sid_daemon.core.creation import create, recreate
-from sid_daemon.core.creation import history as history_of
+from sid_daemon.core.adoption import announced
+from sid_daemon.core.creation import create, learnt, recreate
 from sid_daemon.core.evidence import median_interval
 from sid_daemon.core.session import AA_KEPT
 from sid_daemon.core.state import ACTIVE, RunState
@@ -48,6 +48,7 @@ from sid_protocol.events import (
     BriefDone,
     CandidateCommitted,
     CandidateRefused,
+    ConfigChanged,
     DeadlinePassed,
     EvidenceTaken,
     GuardsDone,
@@ -109,6 +110,7 @@ def step(state: RunState | None, event: AnyEvent) -> tuple[RunState, tuple[AnyCo
     if turn.state.status == "running" and not turn.state.held:
         rounds.go_on(turn)
     _count_wall(turn, closed=turn.state.completed > state.completed)
+    _stand(turn, state)
     return turn.state, tuple(turn.commands)
 
 
@@ -123,12 +125,24 @@ def _count_wall(turn: Turn, *, closed: bool) -> None:
         turn.set(running_since=turn.at)
 
 
+def _stand(turn: Turn, before: RunState) -> None:
+    """Keep where the run stands in its goal's milestones and phases."""
+    now = turn.state
+    if (now.goal, now.best_score, now.sub_scores) == (before.goal, before.best_score, before.sub_scores):
+        return
+    higher = now.settings.benchmark_direction == "higher_is_better"
+    sub_scores = now.sub_scores or now.history.guard_baseline
+    turn.set(standing=milestones.standing(now.goal, now.best_score, sub_scores, higher=higher))
+
+
 def _on_request(turn: Turn, event: AnyEvent) -> None:
     match event:
         case RunStarted():
             _on_started(turn, event)
         case Recalibrated():
             _on_recalibrated(turn, event)
+        case ConfigChanged():
+            turn.set(announced=announced(turn.state.announced, event.field, event.new_value))
         case _ if not is_active(turn.state):
             return  # it ended before the request was taken up
         case StopRequested():
@@ -171,6 +185,7 @@ def _on_started(turn: Turn, event: RunStarted) -> None:
             return
     turn.set(
         settings=event.settings,
+        announced={},
         status="paused" if event.again and state.status == "paused" else "running",
         reason=None,
         hint="",
@@ -196,7 +211,7 @@ def _on_started(turn: Turn, event: RunStarted) -> None:
 
 def _on_recalibrated(turn: Turn, event: Recalibrated) -> None:
     """Take what the benchmark says of the incumbent now; what one tree's two scores have shown stays shown."""
-    old, new = turn.state.history, history_of(event.calibration)
+    old, new = turn.state.history, learnt(event.calibration)
     noisy = not event.deterministic
     turn.set(
         noisy=noisy,

@@ -7,9 +7,10 @@ to a snapshot and read back; nothing here has behaviour beyond looking itself up
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from sid_daemon.core.audit import Audit, Audited
+from sid_daemon.core.milestones import Standing
 from sid_daemon.core.selection import RunResult, Selection, SelectionHistory, Verdict
 from sid_protocol.commands import AnyCommand
 from sid_protocol.records import (
@@ -164,6 +165,14 @@ class RunState:
     stopping: bool = False
     suspended: bool = False
     goal: str = ""
+    standing: Standing = field(default_factory=Standing)
+    """Where it stands in its goal's milestones and phases."""
+    sub_scores: dict[str, float] = field(default_factory=dict)
+    """The incumbent's, since the first merge."""
+    announced: dict[str, Any] = field(default_factory=dict)
+    """Settings that were changed through `sictl` and are not yet in `settings`: dotted key → value."""
+    ideas_left: tuple[str, ...] = ()
+    """Ideas that a round had taken which another `init` took back."""
     rules: tuple[str, ...] = ()
     families: tuple[str, ...] = ()
     sealed: tuple[str, ...] = ()

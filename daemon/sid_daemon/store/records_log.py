@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from sid_daemon.core.audit import headline
 from sid_daemon.core.describe import describe
 from sid_daemon.core.round import seconds_between
-from sid_daemon.core.state import ACTIVE, Execution, Round, RunState
+from sid_daemon.core.state import Execution, Round, RunState
 from sid_daemon.figures import one_line
-from sid_daemon.report.text import audit_fields, summary_text
 from sid_daemon.store import views_round as rounds
 from sid_daemon.store import views_state as places
+from sid_daemon.store.records_run import LogRecord, of_adoption, of_audit, of_end, of_request
 from sid_protocol import ids
 from sid_protocol.commands import AgentCommand, BuildMerge, Measure, RunPlan, agent_of, role_of
 from sid_protocol.events import (
@@ -26,7 +25,6 @@ from sid_protocol.events import (
     BranchMoved,
     BriefDone,
     CandidateCommitted,
-    ConfigChanged,
     DeadlinePassed,
     GuardsDone,
     IdeasReturned,
@@ -34,21 +32,13 @@ from sid_protocol.events import (
     MergeConflicted,
     PlanAdvised,
     PlanDrafted,
-    Recalibrated,
     RoundClosed,
     RoundPrepared,
-    RunCreated,
     RunMeasured,
-    RunPaused,
-    RunResumed,
-    RunStarted,
-    StopRequested,
     WorkFailed,
 )
 from sid_protocol.records import STEPS, ForceKill
 
-LogRecord = tuple[str, str, dict[str, Any]]
-"""Level, name, fields."""
 _EMPTY = Round(iteration=0, started_at="", head="", baseline_score=None)
 
 
@@ -61,11 +51,11 @@ def log_records(before: RunState | None, event: AnyEvent, after: RunState) -> li
         after: The run after `step` has taken the event.
     """
     if before is None:
-        return _of_run(event, after)
+        return of_request(event, after)
     if before is after:
-        return _of_run(event, after) if isinstance(event, ConfigChanged) else []
+        return []
     old, now = before.round or _EMPTY, after.round
-    found = [*_of_run(event, after), *_of_work(before, event, after)]
+    found = [*of_request(event, after), *of_adoption(before, event, after), *_of_work(before, event, after)]
     if now is not None:
         same = old if old.iteration == now.iteration else _EMPTY
         found += _of_plans(same, now)
@@ -75,48 +65,13 @@ def log_records(before: RunState | None, event: AnyEvent, after: RunState) -> li
         found += _of_round(same, now)
     if isinstance(event, RoundClosed) and after.completed > before.completed:
         found += _closed(before, event)
-    found += _audited(before, after)
-    return [*found, *_ended(before, event, after)]
-
-
-def _audited(before: RunState, after: RunState) -> list[LogRecord]:
-    done = after.audited
-    if done is None or done is before.audited:
-        return []
-    return [("info", "audit", {"iteration": after.iteration, **audit_fields(done), "told": headline(done)})]
+    found += of_audit(before, after)
+    return [*found, *of_end(before, event, after)]
 
 
 def candidate_of(iteration: int, executor: str) -> str:
     """Return the name by which the log knows a candidate."""
     return f"round_{iteration}_{executor}"
-
-
-def _of_run(event: AnyEvent, after: RunState) -> list[LogRecord]:
-    match event:
-        case RunCreated():
-            fields = {"baseline": event.baseline_score, "commit": event.baseline_commit, "root": event.root}
-            return [("info", "run_created", fields)]
-        case RunStarted():
-            fields = {"resumed": event.resumed, "after_crash": event.crashed, "rounds": event.rounds}
-            return [("info", "run_started", fields)]
-        case StopRequested():
-            return [("info", "stop_requested", {"now": event.now, "iteration": after.iteration})]
-        case Recalibrated():
-            fields = {
-                "score": event.score,
-                "samples": list(event.samples),
-                "deterministic": event.deterministic,
-            }
-            return [("info", "recalibrated", {**fields, "best_score": after.best_score})]
-        case RunPaused():
-            return [("info", "run_paused", {"iteration": after.iteration})]
-        case RunResumed():
-            return [("info", "run_resumed", {"iteration": after.iteration})]
-        case ConfigChanged():
-            fields = {"field": event.field, "old_value": event.old_value, "new_value": event.new_value}
-            return [("info", "config_changed", {**fields, "source": event.source})]
-        case _:
-            return []
 
 
 def _of_work(before: RunState, event: AnyEvent, after: RunState) -> list[LogRecord]:
@@ -381,18 +336,3 @@ def _steps(before: RunState, after: RunState) -> list[LogRecord]:
         for one in STEPS
         if (now.iteration, one) in places.steps_begun(after) - was
     ]
-
-
-def _ended(before: RunState, event: AnyEvent, after: RunState) -> list[LogRecord]:
-    if after.status in ACTIVE or not (before.status in ACTIVE or isinstance(event, RunStarted)):
-        return []
-    notes = event.notes if isinstance(event, RoundClosed) else ()
-    fields = {
-        "iteration": after.iteration,
-        "status": after.status,
-        "reason": after.reason,
-        "summary": summary_text(after, notes=notes),
-    }
-    if after.hint:
-        fields["hint"] = after.hint
-    return [("error" if after.status == "failed" else "info", "run_ended", fields)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from sid_daemon.core.adoption import Change, by_hand
 from sid_daemon.core.audit import Audited
 from sid_daemon.core.state import Round, RunState
 from sid_daemon.figures import one_line
@@ -27,7 +28,15 @@ from sid_daemon.store.documents import (
     render,
     render_list,
 )
-from sid_protocol.events import AnyEvent, ConfigChanged, Recalibrated, RoundClosed, RunCreated
+from sid_protocol.events import (
+    AnyEvent,
+    ConfigChanged,
+    Recalibrated,
+    RoundClosed,
+    RoundPrepared,
+    RunCreated,
+    RunStarted,
+)
 from sid_protocol.records import Baseline, ForceKill, ResultRow, TrackEvent
 
 __all__ = ["LISTS", "Projection", "project", "render_list"]
@@ -62,7 +71,7 @@ def project(before: RunState | None, event: AnyEvent, after: RunState) -> Projec
     Returns:
         Texts of the changed files only; an event that changed nothing gives nothing.
     """
-    if before is after and not isinstance(event, ConfigChanged):
+    if before is after:
         return Projection()
     documents: dict[str, str] = {}
     entries: list[tuple[str, str]] = []
@@ -70,6 +79,11 @@ def project(before: RunState | None, event: AnyEvent, after: RunState) -> Projec
         _created(before, event, after, documents, entries)
     if isinstance(event, ConfigChanged):
         entries.append((EVENTS, entry(_config_change(event, after))))
+    if before is not None and isinstance(event, RoundPrepared | RunStarted):
+        hand = by_hand(before.settings, after.settings, before.announced)
+        entries.extend((EVENTS, entry(_hand_edit(one, event.at, after))) for one in hand)
+    if before is not None and after.standing != before.standing:
+        entries.extend((EVENTS, entry(one)) for one in _transitions(before, event, after))
     if before is not None and isinstance(event, Recalibrated):
         entries.append((EVENTS, entry(_recalibration(before, event, after))))
     if before is not None and after.audited is not None and after.audited is not before.audited:
@@ -131,6 +145,35 @@ def _config_change(event: ConfigChanged, after: RunState) -> TrackEvent:
             "source": event.source,
         },
     )
+
+
+def _hand_edit(change: Change, at: str, after: RunState) -> TrackEvent:
+    details = {
+        "field": change.key,
+        "old_value": change.old,
+        "new_value": change.new,
+        "source": "settings.json",
+    }
+    return TrackEvent(timestamp=at, event_type="config_change", iteration=after.iteration, details=details)
+
+
+def _transitions(before: RunState, event: AnyEvent, after: RunState) -> list[TrackEvent]:
+    """Return the moves from one phase or milestone to the next; the first reading of a goal is none."""
+    was, now = before.standing, after.standing
+    moves = (
+        ("current_phase", was.phase, now.phase),
+        ("current_milestone", was.milestone, now.milestone),
+    )
+    return [
+        TrackEvent(
+            timestamp=event.at,
+            event_type="phase_transition",
+            iteration=after.iteration,
+            details={"field": field, "old_value": old, "new_value": new, "source": "goal.md"},
+        )
+        for field, old, new in moves
+        if old != new and before.goal
+    ]
 
 
 def _recalibration(before: RunState, event: Recalibrated, after: RunState) -> TrackEvent:

@@ -66,6 +66,8 @@ def agent_settings(state: RunState) -> AgentSettings:
         si_setting_harness=True,
         iterations=state.completed,
         best_score=state.best_score,
+        current_milestone=state.standing.milestone,
+        current_phase=state.standing.phase,
         plateau_consecutive_count=state.plateau_count,
         circuit_breaker_count=state.breaker_count,
         status=state.status,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from sid_actors.git_apply import open_pull_request, push, skipped_pull_request, skipped_push
+from sid_actors.git_apply import open_pull_request, push
 from sid_actors.git_master import Conflict, GitMaster, Head
 from sid_actors.refs import BranchMovedError, checked_out_at
 from sid_actors.repository import discover
@@ -333,12 +333,3 @@ async def test_a_pull_request_goes_through_gh(repo: MakeRepo, monkeypatch: pytes
     assert asked == "pr create --head improve/goal --base main --title Title --body Body --repo me/repo\n"
     gh.write_text("#!/bin/sh\necho no auth >&2\nexit 4\n")
     assert await open_pull_request(master, "goal", "main", "", "T", "B") == "PR creation failed: no auth"
-
-
-def test_the_skipped_lines_are_promises() -> None:
-    assert skipped_push("/r", "goal") == (
-        "Push skipped (auto_push: false). Run manually: git -C /r push origin improve/goal"
-    )
-    assert skipped_pull_request("goal", "main") == (
-        "PR creation skipped (auto_pr: false). Run manually: gh pr create --head improve/goal --base main"
-    )
