@@ -16,11 +16,14 @@ from dataclasses import dataclass, field
 import trio
 
 from sid_actors.signs import BUSY_SHARE, NOTHING, Seen, Signs, look
+from sid_actors.waits import words
 from sid_protocol.events import Activity
 from sid_protocol.records import Cost
 
 KEPT = 40
 LINE_LIMIT = 400
+QUIET_S = 2.0
+"""Of whom something was heard since, nobody asks what it waits in."""
 LOOP_LENGTH = 3
 """So many calls of a tool make a loop, if nothing was changed meanwhile."""
 
@@ -33,6 +36,7 @@ class ActivityLog:
         processes: Returns `(states, sockets, cpu_s)` of the turn's processes; set while there are any.
         unfinished: What it printed after its last line: a question that waits for an answer has no end of line.
         worktree: Where an executor edits; its changed files are signs of life and edits.
+        request: What the open request to a model waits for, in words; empty where none is open.
     """
 
     started: float = field(default_factory=trio.current_time)
@@ -47,6 +51,7 @@ class ActivityLog:
     claimed_done: bool = False
     edits: int = 0
     request_since: float | None = None
+    request: str = ""
     cost: Cost = field(default_factory=Cost)
     processes: Callable[[], Seen] | None = None
     processes_killed: int = 0
@@ -95,6 +100,17 @@ class ActivityLog:
     def idle_s(self) -> float | None:
         """Seconds since the last sign of life; None before the first."""
         return None if self.last_seen is None else trio.current_time() - self.last_seen
+
+    async def waiting_in(self) -> str:
+        """Return what it waits in now, in words for people; empty where it is not silent, or nobody knows."""
+        if self.request:
+            return self.request
+        heard = self.started if self.last_seen is None else self.last_seen
+        processes = self.processes
+        if processes is None or trio.current_time() - heard < QUIET_S:
+            return ""
+        states, sockets, _ = await trio.to_thread.run_sync(processes)
+        return words(states, sockets)
 
     def works_in(self, worktree: str) -> None:
         """Note where it edits from now on; what was written there before is none of its edits."""

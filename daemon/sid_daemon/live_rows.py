@@ -29,7 +29,11 @@ _SLOT_STATES = {
 
 
 def actor_rows(
-    state: RunState, under_way: Mapping[str, AnyCommand], works: Mapping[str, Work], now: float
+    state: RunState,
+    under_way: Mapping[str, AnyCommand],
+    works: Mapping[str, Work],
+    now: float,
+    waits: Mapping[str, str] | None = None,
 ) -> list[ActorRow]:
     """Return one row an actor of the round under way, or of the audit between two rounds.
 
@@ -38,6 +42,7 @@ def actor_rows(
         under_way: Its commands under way.
         works: What is at work, by command id.
         now: Seconds of the works' clock.
+        waits: What silent work waits in, by command id.
     """
     found: dict[str, ActorRow] = {}
     if state.round is not None:
@@ -45,7 +50,7 @@ def actor_rows(
         found |= {one.executor: _executor(one) for one in state.round.executions.values()}
     for command in under_way.values():
         work = works.get(command.id)
-        row = _working(command, work, state, now)
+        row = _working(command, work, state, now, (waits or {}).get(command.id, ""))
         if row is not None:
             found[row.id] = row
     return list(found.values())
@@ -89,17 +94,19 @@ def _executor(execution: Execution) -> ActorRow:
     )
 
 
-def _working(command: AnyCommand, work: Work | None, state: RunState, now: float) -> ActorRow | None:
+def _working(
+    command: AnyCommand, work: Work | None, state: RunState, now: float, waits: str
+) -> ActorRow | None:
     family, score = None, None
     if isinstance(command, AgentCommand):
-        name, role, limit = agent_of(command), role_of(command), deadlines.hard_s(command, state.settings)
+        name, role = agent_of(command), role_of(command)
     elif isinstance(command, Measure):
         name = command.arm if command.arm.startswith("executor_") and command.stage == "smoke" else "bench"
-        role, limit = ("executor" if name != "bench" else "bench"), _benchmark_s(state.settings)
+        role = "executor" if name != "bench" else "bench"
     elif isinstance(command, RunGuards):
-        name, role, limit = command.executor, "executor", state.settings.deadlines.guard
+        name, role = command.executor, "executor"
     elif command.kind in ("build_merge", "advance_branch", "close_round"):
-        name, role, limit = "git_master", "git_master", 0.0
+        name, role = "git_master", "git_master"
     else:
         return None
     execution = state.round.executions.get(name) if state.round else None
@@ -110,21 +117,41 @@ def _working(command: AnyCommand, work: Work | None, state: RunState, now: float
     doing = activity.doing if activity is not None and begun else "waits its turn"
     if isinstance(command, Measure) and begun:
         doing = f"benchmark: {command.stage} of {command.arm}"
+    elif begun and waits:
+        doing = f"{doing}; {waits}"
     return ActorRow(
         id=name,
         role=role,
         state=("benchmark" if isinstance(command, Measure) else "working") if begun else "waiting",
-        doing=doing,
+        doing=doing[:200],
         idle_s=_rounded(activity.idle_s) if activity is not None and begun else None,
-        left_s=_rounded(limit - (now - work.since)) if work and work.since is not None and limit else None,
+        left_s=_left_s(command, work, state.settings, now),
         family=family,
         score=score,
     )
 
 
-def _benchmark_s(settings: Settings) -> float:
-    own = settings.measurement.run_timeout
-    return min(settings.deadlines.benchmark, own) if own is not None else settings.deadlines.benchmark
+def _left_s(command: AnyCommand, work: Work | None, settings: Settings, now: float) -> float | None:
+    """Return the time to the deadline that comes first; None where no clock runs."""
+    if work is None or work.since is None:
+        return None
+    if isinstance(command, AgentCommand):
+        watched = deadlines.Watched(
+            command_id=command.id,
+            started=work.since,
+            last_seen=work.activity.last_seen,
+            hard_s=deadlines.hard_s(command, settings),
+            idle_s=deadlines.idle_s(command, settings),
+        )
+        return _rounded(watched.expiry[0] - now)
+    if isinstance(command, Measure):
+        own = command.limit_s
+        limit = settings.deadlines.benchmark if own is None else min(settings.deadlines.benchmark, own)
+    elif isinstance(command, RunGuards):
+        limit = settings.deadlines.guard
+    else:
+        return None
+    return _rounded(work.since + limit - now)
 
 
 def _rounded(seconds: float | None) -> float | None:

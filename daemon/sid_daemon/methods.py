@@ -182,8 +182,9 @@ class Methods:
     async def _row(self, run: KnownRun) -> RunRow:
         conductor = self._host.active.get(run.run_id)
         if conductor is not None and not conductor.over.is_set():
+            waits = {key: await work.activity.waiting_in() for key, work in list(conductor.works.items())}
             actors = live_rows.actor_rows(
-                conductor.state, conductor.under_way, conductor.works, trio.current_time()
+                conductor.state, conductor.under_way, conductor.works, trio.current_time(), waits
             )
             return rows.run_row(
                 conductor.state,

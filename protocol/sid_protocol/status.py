@@ -56,9 +56,13 @@ class ActorRow(Result):
     id: str
     role: str
     state: str = Field(description="waiting, working, benchmark, done, failed, killed or rejected.")
-    doing: str = Field(description="The last activity seen, one line.")
+    doing: str = Field(
+        description="The last activity seen, and after a semicolon what it waits in if it is silent; one line."
+    )
     idle_s: float | None = Field(description="Since the last activity; null before the first.")
-    left_s: float | None = Field(description="To its hard deadline; null if it is at no work.")
+    left_s: float | None = Field(
+        description="To the deadline that comes first, its hard or its idle one; null: none."
+    )
     family: str | None
     score: float | None
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -364,6 +367,36 @@ async def test_a_lasting_failure_is_told(stage: Stage, model: str, told: str) ->
     assert activity.error
     if "401" in model:
         assert "ANTHROPIC_API_KEY" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ("full", "connects to the service of ok"),
+        ("gate", "waits for the first word of ok"),
+        ("stall", "waits for more of the answer of stall"),
+    ],
+)
+async def test_an_open_request_says_what_it_waits_for(stage: Stage, how: str, told: str) -> None:
+    activity = ActivityLog()
+    async with model_server(good) as server:
+        with ExitStack() as stack:
+            if how == "full":  # a queue that nobody takes from: the next connection gets no answer
+                listener = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+                server.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+                stack.enter_context(socket.create_connection(listener.getsockname()))
+            server.gate = trio.Event() if how == "gate" else None
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(
+                    partial(stage.play, server, model=told.rpartition(" ")[2], activity=activity)
+                )
+                seen = ""
+                with trio.fail_after(30):
+                    while seen != told:
+                        await trio.sleep(0.01)
+                        seen = await activity.waiting_in()
+                nursery.cancel_scope.cancel()
+    assert activity.request == ""
 
 
 async def test_an_overload_in_the_middle_of_a_stream_is_one(stage: Stage) -> None:

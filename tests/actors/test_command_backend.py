@@ -91,7 +91,10 @@ def turn_folders() -> set[str]:
 
 
 @pytest.fixture
-def stage(short_dir: Path, real_process: Spawn) -> Stage:
+def stage(short_dir: Path, real_process: Spawn, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    monkeypatch.setattr(
+        tempfile, "tempdir", str(short_dir)
+    )  # other tests of this machine have theirs in /tmp
     return Stage(short_dir)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.contract_files import FORCE_KILL, check_history, check_report, check_result, has, load
-from tests.e2e.harness import World, clean_repository
+from tests.e2e.harness import HANG_S, World, clean_repository
 from tests.repos import Repo
 
 ROOT = ".sid/topics/default"
@@ -72,6 +72,24 @@ def test_the_idle_clock_runs_from_the_first_sign_of_life(world: World, numbers: 
     (kill,) = history(numbers, 1)["force_kills"]
     assert kill["deadline_s"] == 1.5
     assert [row["status"] for row in world.rounds(numbers)] == ["no_winner", "merged"]
+
+
+@pytest.mark.slow
+def test_status_tells_what_a_silent_agent_waits_in_and_for_how_long(world: World, numbers: Repo) -> None:
+    agent = world.agent()
+    agent.script({"role": "executor", "stderr": "started\n", "hang": True})
+    world.init(numbers, agent, "--set", "deadlines.executor=600", "--set", "deadlines.executor_idle=500")
+    world.sictl("start", numbers.path)
+    with world.wire() as wire:
+        wire.follow().until("agent_stderr", line="started")
+        while "; waits for a signal: " not in (row := world.row(numbers)["actors"][-1])["doing"]:
+            assert row["idle_s"] < HANG_S, row
+        assert row["id"] == "executor_1"
+        assert 2 <= row["idle_s"] < HANG_S
+        assert 0 < row["left_s"] <= 498
+        assert "; waits for a signal" in world.sictl("status", numbers.path).out
+        assert [one["role"] for one in world.row(numbers)["actors"] if one["left_s"] is None] == ["planner"]
+        world.sictl("stop", numbers.path, "--now")
 
 
 @pytest.mark.slow

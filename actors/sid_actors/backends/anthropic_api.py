@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,8 +93,16 @@ class AnthropicBackend:
         settings = turn.track.settings
         key = await trio.to_thread.run_sync(read_key, settings, self.repo, self.environ)
         self.service.learn(key)
-        client, errors = await trio.to_thread.run_sync(self._client, key, settings.base_url)
         model = model_of(turn.role, settings.models)
+
+        async def sending(request: Any) -> None:  # noqa: ASYNC124 - httpx2 awaits it
+            request.extensions = {**request.extensions, "trace": traced}
+
+        async def traced(event: str, _info: Any) -> None:  # noqa: ASYNC124 - httpcore2 awaits it
+            if event.endswith("send_request_body.complete"):
+                activity.request = f"waits for the first word of {model}"
+
+        client, errors = await trio.to_thread.run_sync(self._client, key, settings.base_url, sending)
 
         def tell(level: str, event: str, **fields: Any) -> None:
             self.tell(turn, level, event, **fields)
@@ -132,14 +140,18 @@ class AnthropicBackend:
             git_dir=self.git_dir,
         )
 
-    def _client(self, key: str, base_url: str | None) -> tuple[Any, tuple[type[Exception], ...]]:
+    def _client(
+        self, key: str, base_url: str | None, sending: Callable[[Any], Awaitable[None]]
+    ) -> tuple[Any, tuple[type[Exception], ...]]:
         """Return a client and what it raises; blocks for the import and for reading certificates."""
         sdk, http = importlib.import_module("anthropic"), importlib.import_module("httpx2")
+        timeout = http.Timeout(self.silence_s, connect=min(CONNECT_S, self.silence_s))
         client = sdk.AsyncAnthropic(
             api_key=key,
             base_url=base_url,
             max_retries=0,
-            timeout=http.Timeout(self.silence_s, connect=min(CONNECT_S, self.silence_s)),
+            timeout=timeout,
+            http_client=sdk.DefaultAsyncHttpxClient(timeout=timeout, event_hooks={"request": [sending]}),
         )
         # Broken JSON in a stream comes as ValueError.
         return client, (

@@ -149,12 +149,13 @@ class Caller:
             try:
                 self.activity.doing = f"waiting for {self.model}" if doing == "starting" else doing
                 self.activity.request_since = trio.current_time()
+                self.activity.request = f"connects to the service of {self.model}"
                 await self._stream(request, reserved.output, reply)
                 reply.finish()
             except self.errors as error:
                 return trouble_of(error)
             finally:
-                self.activity.request_since = None
+                self.activity.request_since, self.activity.request = None, ""
                 reserved.actual = self._account(reply)
         self.activity.stop_reason, self.activity.error = reply.stop_reason, None
         return reply
@@ -194,6 +195,7 @@ class Caller:
         """Fold one event, and note it as a sign of life."""
         piece = reply.feed(event)
         self.activity.request_since = trio.current_time()
+        self.activity.request = f"waits for more of the answer of {self.model}"
         self.activity.touch("writing" if piece else None)
         if event.get("type") == "content_block_stop" and reply.content:
             block = reply.content[-1]
