@@ -75,6 +75,8 @@ class Executor(RoleActor[RunPlan, Outcome]):
             paths=collected.paths,
             summary=clipped(answer.text, SUMMARY_LIMIT),
             findings=collected.findings,
+            patch=collected.patch,
+            tree=collected.tree,
             cost=answer.cost,
             duration_s=duration_s,
         )

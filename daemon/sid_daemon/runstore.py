@@ -29,7 +29,7 @@ from sid_protocol.events import AnyEvent, RunMeasured, parse_event
 T = TypeVar("T")
 CLOSE_LIMIT_S = 30.0
 """Longest wait for a disk while something is closed that must be closed."""
-STATE_VERSION = 1
+STATE_VERSION = 2
 """Grows when `RunState` changes shape: older snapshots are then passed over and the journal is folded."""
 
 _state_adapter: TypeAdapter[RunState] | None = None

@@ -260,6 +260,10 @@ class CandidateCommitted(Event):
     summary: str = ""
     findings: tuple[str, ...] = ()
     """Warnings of detectors and of a scope that only warns."""
+    patch: str = ""
+    """Digest of the normalised change, by which a repetition is known."""
+    tree: str = ""
+    """The commit's git tree."""
     cost: Cost = Cost()
     duration_s: float = 0.0
 

@@ -86,12 +86,16 @@ def brief(families: Iterable[str] = ("optimization", "architecture", "data")) ->
     return BriefAnswer(repo_analysis_summary="One hot loop.", ideas=ideas)
 
 
-def plan(family: str = "optimization", hypothesis: str = "Cache the table; fewer lookups.") -> PlanAnswer:
+def plan(
+    family: str = "optimization",
+    hypothesis: str = "Cache the table; fewer lookups.",
+    change: str = "cache it",
+) -> PlanAnswer:
     return PlanAnswer(
         hypothesis=hypothesis,
         approach_family=family,
         target_files=["app.py"],
-        steps=[PlanStep(step=1, file="app.py", change="cache it")],
+        steps=[PlanStep(step=1, file="app.py", change=change)],
     )
 
 
@@ -169,7 +173,8 @@ class World:
                 return BriefDone(brief=brief(), cost=COST, duration_s=2.0)
             case DraftPlan():
                 family = family_of(command.iteration, command.planner)
-                return PlanDrafted(plan=plan(family), cost=COST, duration_s=2.0)
+                drafted = plan(family, change=f"cache it, way {command.iteration}")
+                return PlanDrafted(plan=drafted, cost=COST, duration_s=2.0)
             case AdvisePlan():
                 return PlanAdvised(review=ArchitectReview(verdict="approve"), cost=COST, duration_s=1.0)
             case JudgePlan():

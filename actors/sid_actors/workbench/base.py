@@ -26,6 +26,8 @@ class Collected:
         paths: The changed paths.
         refusal: Why it cannot be measured: category and one line; None when it can.
         findings: What scope and detectors warn of or reject for, one line each.
+        patch: Fingerprint of the change; empty for what is refused.
+        tree: The commit's git tree; empty for what is refused.
     """
 
     commit: str | None
@@ -34,6 +36,8 @@ class Collected:
     paths: tuple[str, ...]
     refusal: tuple[Category, str] | None = None
     findings: tuple[str, ...] = ()
+    patch: str = ""
+    tree: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

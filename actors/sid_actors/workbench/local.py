@@ -23,6 +23,7 @@ from sid_actors.trees import Change, changes, files, open_repository, tree_of, w
 from sid_actors.workbench.base import Collected
 from sid_actors.workbench.checkouts import Checkouts, Worktree
 from sid_actors.workbench.edits import ConversionConfig, Edits, conversion_config, find_edits
+from sid_actors.workbench.fingerprint import fingerprint
 from sid_actors.workbench.inspection import inspect
 from sid_actors.workbench.pool import PlainCheckout
 from sid_actors.workbench.seal import (
@@ -138,6 +139,9 @@ class LocalWorkbench:
                 inspect, self._info.common_dir, differences, seal, settings
             )
             warnings = (*warnings, *found)
+        patch = tree = ""
+        if refused is None:
+            patch, tree = await trio.to_thread.run_sync(self._identity, differences, commit)
         return Collected(
             commit=commit,
             diff_stat=stat.line.strip(),
@@ -145,6 +149,8 @@ class LocalWorkbench:
             paths=tuple(printable(change.path) for change in differences),
             refusal=(refused.category, printable(refused.why)) if refused else None,
             findings=tuple(printable(warning) for warning in warnings),
+            patch=patch,
+            tree=tree,
         )
 
     async def view(self, commit: str) -> str:
@@ -169,6 +175,10 @@ class LocalWorkbench:
     async def close(self) -> None:
         """Remove the run's worktrees and its pool."""
         await self.checkouts.close()
+
+    def _identity(self, differences: list[Change], commit: str) -> tuple[str, str]:
+        common_dir = self._info.common_dir
+        return fingerprint(common_dir, differences), tree_of(open_repository(common_dir), commit)
 
     def _commit(self, worktree: Worktree, base: str, edits: Edits, message: str) -> tuple[list[Change], str]:
         repo = open_repository(self._info.common_dir)

@@ -67,6 +67,7 @@ def recreate(state: RunState, created: RunState) -> RunState:
         breaker_count=state.breaker_count,
         blocked_count=state.blocked_count,
         winner_families=state.winner_families,
+        tried=state.tried,
         spent=state.spent,
         wall_s=state.wall_s,
         starts=state.starts,

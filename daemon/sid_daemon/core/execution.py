@@ -11,6 +11,7 @@ A failed agent's turn is repeated once; a force-killed one is not. `done` holds 
 
 from __future__ import annotations
 
+from sid_daemon.core import novelty
 from sid_daemon.core.conditions import run_of
 from sid_daemon.core.selection import RunResult
 from sid_daemon.core.state import Execution
@@ -87,15 +88,19 @@ def analysis(category: Category, what: str, why: str) -> FailureAnalysis:
 
 def end(turn: Turn, executor: str, result: ResultStatus, category: Category, what: str, why: str) -> None:
     """Settle a candidate as no success."""
-    turn.set_execution(
-        executor, status="done", result=result, failure=analysis(category, what, why), measured_at=turn.at
-    )
+    _settle(turn, executor, result, analysis(category, what, why))
+
+
+def _settle(turn: Turn, executor: str, result: ResultStatus, failure: FailureAnalysis) -> None:
+    turn.set_execution(executor, status="done", result=result, failure=failure, measured_at=turn.at)
     fill_executors(turn)
 
 
 def on_committed(turn: Turn, command: RunPlan, event: CandidateCommitted) -> None:
-    """Guard the commit, or measure it at once where there is no guard."""
+    """Guard the commit, or measure it at once where there is no guard; not at all what was tried before."""
     old = turn.round.executions[command.executor]
+    tried = novelty.asked(turn.state.tried, turn.state.settings)
+    repeats = novelty.patch_tried(tried, patch=event.patch, tree=event.tree, base=old.base)
     turn.set_execution(
         command.executor,
         commit=event.commit,
@@ -103,10 +108,16 @@ def on_committed(turn: Turn, command: RunPlan, event: CandidateCommitted) -> Non
         net_lines=event.net_lines,
         summary=event.summary,
         findings=event.findings,
+        patch=event.patch,
+        tree=event.tree,
+        repeats=repeats,
         cost=old.cost + event.cost,
         agent_s=(old.agent_s or 0.0) + event.duration_s,
         status="guarding" if turn.state.settings.guard_command else "measuring",
     )
+    if repeats is not None:
+        _settle(turn, command.executor, "error", novelty.refusal(repeats))
+        return
     if turn.state.settings.guard_command:
         turn.issue(
             RunGuards(

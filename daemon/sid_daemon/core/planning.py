@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from sid_daemon.core import review
 from sid_daemon.core.execution import start_execution
+from sid_daemon.core.novelty import asked
 from sid_daemon.core.turn import Turn
 from sid_protocol import ids
 from sid_protocol.commands import AdvisePlan, DraftPlan, JudgePlan, Research
@@ -124,6 +125,8 @@ def rule_context(turn: Turn) -> review.RuleContext:
         approved_families=tuple(plan.approach_family for plan in approved if plan),
         sealed=(*state.sealed, *state.settings.sealed_files),
         scope=state.settings.scope,
+        tried=asked(state.tried, state.settings),
+        head=now.head,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from sid_daemon.core.novelty import Tried, plan_digest, plan_tried
 from sid_protocol.paths import covered, path_fault
 from sid_protocol.records import FAMILIES, ArchitectReview, CriticReview, Plan
 from sid_protocol.settings import Scope
@@ -41,6 +42,8 @@ class RuleContext:
         approved_families: Families of this round's approved plans so far.
         sealed: Sealed paths and patterns.
         scope: What candidates may change.
+        tried: What was tried before, oldest first.
+        head: The commit that the plan is for.
     """
 
     families: tuple[str, ...]
@@ -48,6 +51,8 @@ class RuleContext:
     approved_families: tuple[str, ...]
     sealed: tuple[str, ...]
     scope: Scope
+    tried: tuple[Tried, ...] = ()
+    head: str = ""
 
 
 def hypothesis_count(text: str) -> int:
@@ -87,7 +92,7 @@ def apply_rules(plan: Plan, context: RuleContext) -> CriticReview:
     Returns:
         A review whose verdict is `approved` exactly when every rule passes.
     """
-    reasons: dict[str, list[str]] = {"h001": [], "h002": [], "h003": [], "schema": []}
+    reasons: dict[str, list[str]] = {"h001": [], "h002": [], "h003": [], "schema": [], "history": []}
     count = hypothesis_count(plan.hypothesis)
     if count != 1:
         reasons["h001"].append(f"H001: {count} hypotheses, exactly one is needed")
@@ -101,13 +106,16 @@ def apply_rules(plan: Plan, context: RuleContext) -> CriticReview:
     if family == "other" and not plan.expected_outcome.rationale.strip():
         reasons["schema"].append("family 'other' needs a rationale that says why no other fits")
     reasons["schema"].extend(path_faults(plan, context))
+    if earlier := plan_tried(context.tried, plan_digest(plan), context.head):
+        told = f"tried before: the same plan as {earlier.name} ({earlier.result})"
+        reasons["history"].append(told)
     lines = [line for group in reasons.values() for line in group]
     return CriticReview(
         h001_hypothesis_count="fail" if reasons["h001"] else "pass",
         h002_family_streak="fail" if reasons["h002"] else "pass",
         h003_intra_round_diversity="fail" if reasons["h003"] else "pass",
         schema_valid="fail" if reasons["schema"] else "pass",
-        history_aware="pass",
+        history_aware="fail" if reasons["history"] else "pass",
         verdict="rejected" if lines else "approved",
         rejection_reason="; ".join(lines)[:2000] or None,
     )

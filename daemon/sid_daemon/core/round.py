@@ -14,6 +14,7 @@ from decimal import Decimal
 from sid_daemon.core import audit, deadlines, execution, planning, stopping, tournament
 from sid_daemon.core.classify import classify
 from sid_daemon.core.conditions import run_of
+from sid_daemon.core.remembering import remembered
 from sid_daemon.core.state import Round
 from sid_daemon.core.turn import Turn
 from sid_protocol.commands import (
@@ -358,6 +359,7 @@ def record(turn: Turn) -> None:
     outcome = won.outcomes.get(won.winner) if won and won.winner else None
     turn.set(
         sub_scores=dict(outcome.sub_scores) if outcome else state.sub_scores,
+        tried=remembered(state, now),
         summed_gain=state.summed_gain + ((won.gain or 0.0) if won else 0.0),
         completed=state.completed + 1,
         plateau_count=plateau,

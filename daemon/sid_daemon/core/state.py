@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from sid_daemon.core.audit import Audit, Audited
 from sid_daemon.core.milestones import Standing
+from sid_daemon.core.novelty import Tried
 from sid_daemon.core.selection import RunResult, Selection, SelectionHistory, Verdict
 from sid_protocol.commands import AnyCommand
 from sid_protocol.records import (
@@ -54,6 +55,9 @@ class Execution:
         guard: What results.tsv tells of the guards: pass, fail or `-` where there are none.
         smoke: The candidate's one first run.
         guard_output: Of the red guard that the next rework is to mend.
+        patch: Digest of the normalised change; empty where it is not known.
+        tree: The commit's git tree; empty where it is not known.
+        repeats: The earlier candidate that it only repeats: it is not measured.
         no_op: The executor left nothing changed.
         ended: `(status, failure)` once it is settled; `success` may still be judged a regression.
     """
@@ -67,6 +71,9 @@ class Execution:
     net_lines: int = 0
     summary: str = ""
     findings: tuple[str, ...] = ()
+    patch: str = ""
+    tree: str = ""
+    repeats: Tried | None = None
     reworks: int = 0
     guard_output: str = ""
     guard: Literal["pass", "fail", "-"] = "-"
@@ -141,6 +148,7 @@ class RunState:
         rounds_until: With `start --rounds`, the iteration at which the run ends.
         waived: Limits that held already when the user asked for these rounds.
         winner_families: The winning family of the last two rounds; None is a round without.
+        tried: The candidates of recorded rounds that did not win, oldest first; the newest are kept.
         head: The improvement branch's commit as the run left it.
         outstanding: Commands without a terminal event, by id: what a restart issues again.
         suspended: The stop under way is the daemon's, not the user's.
@@ -185,6 +193,7 @@ class RunState:
     breaker_count: int = 0
     blocked_count: int = 0
     winner_families: tuple[str | None, ...] = ()
+    tried: tuple[Tried, ...] = ()
     noisy: bool = False
     run_timeout_s: float | None = None
     history: SelectionHistory = field(default_factory=SelectionHistory)

@@ -12,6 +12,7 @@ from typing import Literal
 
 from sid_daemon.core.describe import describe
 from sid_daemon.core.measuring import CandidateOutcome, Verdict
+from sid_daemon.core.novelty import Tried
 from sid_daemon.core.state import Execution, Round, RunState
 from sid_daemon.figures import difference, one_line, signed
 from sid_protocol import ids
@@ -128,10 +129,11 @@ def _entrant(now: Round, one: Execution, verdict: Verdict) -> Entrant:
 def evidence(state: RunState, now: Round, tags: Mapping[str, str]) -> list[Evidence]:
     """Return what a reader can check of a round: claim, command, output, verdict; the round's own first.
 
-    Then what detectors saw in candidates, one each. A finalist that was neither proven nor given up may stand
+    Then what detectors saw in candidates, one each, and which were tried before. A finalist that was neither proven nor given up may stand
     again, and the next round's agents are told so.
     """
     found = [_of_findings(state, one) for one in ranked(now) if one.findings]
+    found += [_of_repetition(state, now, one, one.repeats) for one in ranked(now) if one.repeats]
     if now.verdict is None and not found:
         return []
     return [_of_round(state, now, tags), *found]
@@ -161,12 +163,22 @@ def _of_round(state: RunState, now: Round, tags: Mapping[str, str]) -> Evidence:
 
 def _of_findings(state: RunState, one: Execution) -> Evidence:
     count = f"{len(one.findings)} finding{'s' if len(one.findings) > 1 else ''}"
-    rejected = one.failure is not None and one.failure.category in ("sealed_file_violation", "scope_error")
+    refused = one.failure is not None and one.failure.category in ("sealed_file_violation", "scope_error")
+    rejected = refused or one.repeats is not None
     return Evidence(
         claim=f"{one.executor}: {count} in its changes",
         command=f"git -C {shlex.quote(state.repo)} diff {one.base} {one.commit}",
         output="\n".join(one.findings),
         verdict="rejected, and not measured" if rejected else "warned of, and measured all the same",
+    )
+
+
+def _of_repetition(state: RunState, now: Round, one: Execution, earlier: Tried) -> Evidence:
+    return Evidence(
+        claim=f"{one.executor} of round {now.iteration} makes the same change as {earlier.name}",
+        command=f"git -C {shlex.quote(state.repo)} diff {earlier.commit} {one.commit}",
+        output=f"{earlier.name}: {earlier.result}",
+        verdict="tried before, so it is not measured; the two differ in layout and comments at most",
     )
 
 
@@ -203,6 +215,8 @@ def status_of(state: RunState, now: Round) -> tuple[Status, str | None]:
     if not now.approved:
         return "no_winner", "no planner produced a plan"
     verdict = now.verdict
+    if verdict is None and all(one.repeats for one in now.executions.values()):
+        return "no_winner", "every candidate only repeats one that was tried before"
     if verdict is None:
         return "no_winner", "no candidate gave a valid score"
     if verdict.status == "merged":
@@ -310,6 +324,8 @@ def _row_status(one: Execution, *, is_winner: bool) -> RowStatus:
         return "discard"
     if one.no_op:
         return "no-op"
+    if one.repeats is not None:
+        return "discard"
     category = one.failure.category if one.failure else None
     if category == "benchmark_parse_error":
         return "metric-error"
