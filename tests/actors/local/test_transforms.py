@@ -410,6 +410,244 @@ FOUND: list[tuple[str, str, list[str], list[str]]] = [
         ["len({w[0] for w in words})"],
         ["letters(['ab', 'ac', 'b'])", "letters([])"],
     ),
+    (
+        "bisect",
+        """
+        LIMITS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
+        def bucket(size: int) -> int:
+            \"\"\"Return the bucket of a size.\"\"\"
+            for number, limit in enumerate(LIMITS):
+                if size <= limit:
+                    return number
+            return len(LIMITS)
+
+
+        def rounded(size: int) -> str:
+            for limit in LIMITS:
+                if limit > size:
+                    return f"{size} of {limit}"
+            return "large"
+        """,
+        [
+            "from bisect import bisect_right\n",
+            (
+                "    limit_place = bisect_right(LIMITS, size)\n    if limit_place < len(LIMITS):\n"
+                '        limit = LIMITS[limit_place]\n        return f"{size} of {limit}"\n    return "large"'
+            ),
+        ],
+        [f"(bucket({n}), rounded({n}))" for n in (-5, 0, 1, 2, 3, 64, 255, 256, 257)],
+    ),
+    (
+        "bisect",
+        """
+        import bisect
+
+        def ranks(scores: list[float], asked: list[float]) -> list[int]:
+            ladder = sorted(scores)
+            return [sum(1 for s in ladder if s < one) for one in asked]
+
+        def above(words: list[str], limit: str) -> int:
+            found = [w.lower() for w in words]
+            found.append("zz")
+            found.sort()
+            return sum(1 for w in found if limit <= w)
+        """,
+        ["return [bisect.bisect_left(ladder, one) for one in asked]"],
+        [
+            "ranks([3.0, 1.0, 2.0, 2.0], [0.0, 2.0, 9.0])",
+            "ranks([], [1.0])",
+            "above(['B', 'a'], 'b')",
+            "above([], 'x')",
+        ],
+    ),
+    (
+        "test_first",
+        """
+        def tally(words):
+            counts = {}
+            for word in words:
+                try:
+                    counts[word, len(word)] += 1
+                except KeyError:
+                    counts[word, len(word)] = 1
+            return counts
+
+        def firsts(words):
+            found = dict()
+            for word in words:
+                key = word[:1]
+                try:
+                    found[key] += "," + word
+                except KeyError:
+                    # new
+                    found[key] = word
+            return found
+
+        def seconds(words):
+            found = {}
+            for word in words:
+                try:
+                    found[word] += 1
+                except KeyError:
+                    found[word] = 1
+                    if word == "x":
+                        break
+            return found
+        """,
+        [
+            (
+                "        if word in found:\n            found[word] += 1\n        else:\n            found[word] = 1\n"
+                '            if word == "x":\n                break\n    return found'
+            )
+        ],
+        ["seconds(['a', 'b', 'a', 'x', 'c'])", "seconds([[]])", "tally(['a', 'a'])", "firsts(['aa', 'ab'])"],
+    ),
+    (
+        "test_first",
+        """
+        def sizes(nodes, items):
+            found = []
+            for node in nodes:
+                try:
+                    size = node.real
+                except AttributeError:
+                    size = None
+                try:
+                    item = next(items)
+                except StopIteration:
+                    item = ""
+                found.append((size, item))
+            return found
+        """,
+        ['        size = getattr(node, "real", None)\n'],
+        ["sizes([1, 'a', 2.5], iter('xy'))", "sizes([], iter(''))"],
+    ),
+    (
+        "dict_once",
+        """
+        def total(prices: dict[str, float], orders: list[str]) -> float:
+            money = 0.0
+            for name in prices:
+                if prices[name] > 1:
+                    money += prices[name] * orders.count(name)
+            return money if "x" not in prices.keys() else -1.0
+        """,
+        [
+            "    for name, name_value in prices.items():\n        if name_value > 1:\n            money += name_value *"
+        ],
+        ["total({'a': 2.0, 'b': 0.5}, ['a', 'a', 'b'])", "total({}, [])", "total({'x': 1.5}, [])"],
+    ),
+    (
+        "dict_once",
+        """
+        def known(words):
+            table = {w: len(w) for w in words}
+            return [w for w in ("a", "bb") if w in table.keys()]
+        """,
+        ['for w in ("a", "bb") if w in table]'],
+        ["known(['a'])"],
+    ),
+    (
+        "slots",
+        """
+        class Node:
+            \"\"\"A node of a list.\"\"\"
+
+            def __init__(self, value, after=None):
+                self.value, self.after = value, after
+                self._seen: bool = False
+
+            @property
+            def name(self):
+                return str(self.value)
+
+            def visit(self):
+                self._seen = True
+                self.count = 1
+                return self._seen
+
+
+        def length(n):
+            head = None
+            for value in range(n):
+                head = Node(value, head)
+            size = 0
+            while head is not None:
+                size += head.visit() + len(head.name)
+                head.after = head.after
+                head = head.after
+            return size
+        """,
+        [
+            '    """A node of a list."""\n\n    __slots__ = ("value", "after", "_seen", "count")\n\n    def __init__'
+        ],
+        ["length(0)", "length(12)"],
+    ),
+    (
+        "localise",
+        """
+        import math
+        import re
+
+
+        class Ruler:
+            def __init__(self, step):
+                self.step = step
+
+            def marks(self, values):
+                found = []
+                for value in values:
+                    if value > 0:
+                        found.append(math.sqrt(value) * self.step)
+                return found
+
+
+        def marks(values):
+            return Ruler(2).marks(values), re.findall("a", "aa")
+        """,
+        [
+            "        math_sqrt = math.sqrt\n        for value in values:",
+            "found.append(math_sqrt(value) * self.step)",
+        ],
+        ["marks([1, 4, -2])", "marks([])"],
+    ),
+    (
+        "localise",
+        """
+        class Ruler:
+            def __init__(self, step):
+                if step < 0:
+                    step = 0
+                self.step = step
+
+            def marks(self, values):
+                found = []
+                for value in values:
+                    for other in values:
+                        found.append(value * self.step + other)
+                return found
+
+
+        def marks(values):
+            return Ruler(2).marks(values)
+        """,
+        [
+            "        self_step = self.step\n        for value in values:",
+            "found.append(value * self_step + other)",
+        ],
+        ["marks([1, 4, -2])", "marks([])"],
+    ),
+    (
+        "no_temporary",
+        """
+        def shouting(words: list[str]) -> bool:
+            return any([word.isupper() and not word == "I" for word in words])
+        """,
+        ['any(word.isupper() and not word == "I" for word in words)'],
+        ["shouting(['I', 'A'])", "shouting([])"],
+    ),
 ]
 
 
@@ -497,6 +735,47 @@ LEFT: list[tuple[str, str, str]] = [
     ("comprehension", "it looks at what it fills", "def f(xs):\n    out = []\n    for x in xs:\n        out.append(len(out))\n    return out\n"),
     ("comprehension", "it has a comment", "def f(xs):\n    out = []\n    for x in xs:\n        out.append(x)  # kept\n    return out\n"),
     ("comprehension", "super() would not work", "class A(B):\n    def f(self, xs):\n        out = []\n        for x in xs:\n            out.append(super().f(x))\n        return out\n"),
+    ("bisect", "it is not sorted", "def f(xs: list[int], x: int):\n    for i, v in enumerate(xs):\n        if v >= x:\n            return i\n"),
+    ("bisect", "it is sorted the other way", "def f(ys: list[int], x: int):\n    xs = sorted(ys, reverse=True)\n    for i, v in enumerate(xs):\n        if v >= x:\n            return i\n"),
+    ("bisect", "it is sorted by a key", "def f(ys: list[str], x: str):\n    xs = list(ys)\n    xs.sort(key=str.lower)\n    for i, v in enumerate(xs):\n        if v >= x:\n            return i\n"),
+    ("bisect", "it grows after it was sorted", "def f(ys: list[int], x: int):\n    xs = list(ys)\n    xs.sort()\n    xs.append(0)\n    return sum(1 for v in xs if v < x)\n"),
+    ("bisect", "it may not be sorted yet", "def f(ys: list[int], x: int, c: bool):\n    xs = list(ys)\n    if c:\n        xs.sort()\n    return sum(1 for v in xs if v < x)\n"),
+    ("bisect", "the last small one is sought", "def f(ys: list[int], x: int):\n    xs = sorted(ys)\n    for i, v in enumerate(xs):\n        if v <= x:\n            return i\n"),
+    ("bisect", "the constant is not in order", "LIMITS = (1, 2, 4, 3, 5, 6, 7, 8, 9)\ndef f(x: int):\n    for v in LIMITS:\n        if v > x:\n            return v\n"),
+    ("bisect", "what is sought may be anything", "def f(ys: list[int], x):\n    xs = sorted(ys)\n    return sum(1 for v in xs if v < x.y), sum(1 for v in xs if v < x)\n"),
+    ("bisect", "the place is used later", "def f(ys: list[int], x: int):\n    xs = sorted(ys)\n    for i, v in enumerate(xs):\n        if v >= x:\n            return i\n    return i\n"),
+    ("bisect", "enumerate is something else", "from lib import enumerate\ndef f(ys: list[int], x: int):\n    xs = sorted(ys)\n    for i, v in enumerate(xs):\n        if v >= x:\n            return i\n"),
+    ("test_first", "it may make up missing keys", "def f(words, counts):\n    for w in words:\n        try:\n            counts[w] += 1\n        except KeyError:\n            counts[w] = 1\n"),
+    ("test_first", "it is a kind of dict", "from collections import defaultdict\ndef f(words):\n    counts = defaultdict(int)\n    for w in words:\n        try:\n            counts[w] += 1\n        except KeyError:\n            counts[w] = 1\n    return counts\n"),
+    ("test_first", "something else may raise it", "def f(words, g):\n    counts = {}\n    for w in words:\n        try:\n            counts[w] += g(w)\n        except KeyError:\n            counts[w] = 1\n    return counts\n"),
+    ("test_first", "two look-ups", "def f(words):\n    a, b = {}, {}\n    for w in words:\n        try:\n            x = a[w] + b[w]\n        except KeyError:\n            x = 1\n        a[w] = x\n    return a\n"),
+    ("test_first", "the error goes on", "def f(words):\n    counts = {}\n    for w in words:\n        try:\n            counts[w] += 1\n        except KeyError:\n            raise ValueError(w)\n    return counts\n"),
+    ("test_first", "more is tried", "def f(words):\n    counts = {}\n    for w in words:\n        try:\n            counts[w] += 1\n            print(w)\n        except KeyError:\n            counts[w] = 1\n    return counts\n"),
+    ("test_first", "no loop repeats it", "def f(w):\n    counts = {}\n    try:\n        counts[w] += 1\n    except KeyError:\n        counts[w] = 1\n    return counts\n"),
+    ("test_first", "the default is worked out", "def f(nodes, g):\n    for n in nodes:\n        try:\n            x = n.size\n        except AttributeError:\n            x = g()\n        print(x)\n"),
+    ("test_first", "another variable is set", "def f(nodes):\n    x = y = 0\n    for n in nodes:\n        try:\n            x = n.size\n        except AttributeError:\n            y = 1\n    return x, y\n"),
+    ("dict_once", "it changes meanwhile", "def f(d: dict[str, int]):\n    for k in d:\n        d[k] = d[k] + 1\n"),
+    ("dict_once", "a call may change it", "def f(d: dict[str, int], g):\n    for k in d:\n        g(k)\n        print(d[k])\n"),
+    ("dict_once", "the key changes", "def f(d: dict[str, int]):\n    for k in d:\n        k = k + 'x'\n        print(d[k])\n"),
+    ("dict_once", "it may be no dict", "def f(d, x):\n    for k in d:\n        print(d[k])\n    return x in d.keys()\n"),
+    ("slots", "a class attribute", "class A:\n    size = 1\n    def __init__(self):\n        self.size = 2\n"),
+    ("slots", "a base", "class A(B):\n    def __init__(self):\n        self.size = 2\n"),
+    ("slots", "it is a base", "class A:\n    def __init__(self):\n        self.size = 2\nclass C(A):\n    pass\n"),
+    ("slots", "its dictionary is looked at", "class A:\n    def __init__(self):\n        self.size = 2\n    def items(self):\n        return self.__dict__\n"),
+    ("slots", "attributes are set by name", "class A:\n    def __init__(self, **kw):\n        self.size = 2\n        for k in kw:\n            setattr(self, k, kw[k])\n"),
+    ("slots", "others set more of them", "class A:\n    def __init__(self):\n        self.size = 2\ndef f(a):\n    a.colour = 3\n"),
+    ("slots", "a decorator", "from dataclasses import dataclass\n@dataclass\nclass A:\n    def __init__(self):\n        self.size = 2\n"),
+    ("slots", "an answer is kept in its dictionary", "from functools import cached_property\nclass A:\n    def __init__(self):\n        self.size = 2\n    @cached_property\n    def f(self):\n        return 1\n"),
+    ("localise", "the module is not known", "import lib\ndef f(xs):\n    return [0 for _ in xs], [x for x in xs]\ndef g(xs):\n    for x in xs:\n        lib.f(x)\n"),
+    ("localise", "the module has no such name", "import math\ndef f(xs):\n    for x in xs:\n        if x:\n            math.nosuch(x)\n"),
+    ("localise", "the list is replaced", "def f(xs):\n    out = []\n    for x in xs:\n        out.append(x)\n        if x > 3:\n            out = []\n    return out\n"),
+    ("localise", "the list is the caller's", "def f(xs, out):\n    for x in xs:\n        out.append(x)\n"),
+    ("localise", "a call may change it", "class A:\n    def __init__(self):\n        self.n = 1\n    def f(self, xs):\n        for x in xs:\n            self.g(self.n)\n"),
+    ("localise", "it may be missing", "class A:\n    def __init__(self, n):\n        if n:\n            self.n = 1\n    def f(self, xs):\n        t = 0\n        for x in xs:\n            t += self.n\n        return t\n"),
+    ("localise", "it is worked out", "class A:\n    def __init__(self, n):\n        self.m = 1\n    @property\n    def n(self):\n        return next(self.m)\n    def f(self, xs):\n        t = 0\n        for x in xs:\n            t += self.n\n        return t\n"),
+    ("localise", "a base may work it out", "from lib import B\nclass A(B):\n    def __init__(self, n):\n        self.n = 1\n    def f(self, xs):\n        t = 0\n        for x in xs:\n            t += self.n\n        return t\n"),
+    ("localise", "others run between turns", "import math\ndef f(xs):\n    for x in xs:\n        yield math.sqrt(x)\n"),
+    ("no_temporary", "what is left out may matter", "def f(xs, g):\n    return any([g(x) for x in xs]), all([1 / x > 0 for x in xs])\n"),
     ("no_temporary", "the list is the point", "def f(xs):\n    return list([x for x in xs]), len([x for x in xs])\n"),
 ]  # fmt: skip
 

@@ -15,15 +15,20 @@ import libcst as cst
 from sid_actors.backends.local.sites import NotHere, Site
 from sid_actors.backends.local.source import Source
 from sid_actors.backends.local.transforms import (
+    asking,
+    bisecting,
     comprehension,
     counting,
+    dict_once,
     extremes,
     hoist,
     joining,
+    localise,
     membership,
     memoise,
     queueing,
     regex,
+    slots,
     temporary,
 )
 
@@ -59,6 +64,22 @@ CATALOG: tuple[Transformation, ...] = (
         "a call with arguments seen before becomes one look-up instead of the whole computation",
         ("def ",),
         memoise.find,
+    ),
+    Transformation(
+        "bisect",
+        "optimization",
+        "Bisect in {what}",
+        "halving what is left needs one comparison for each doubling of the data",
+        ("for ",),
+        bisecting.find,
+    ),
+    Transformation(
+        "test_first",
+        "optimization",
+        "Test before {what}",
+        "raising and catching an error costs many times what a look-up does",
+        ("except ",),
+        asking.find,
     ),
     Transformation(
         "seen_set",
@@ -101,6 +122,22 @@ CATALOG: tuple[Transformation, ...] = (
         counting.find,
     ),
     Transformation(
+        "dict_once",
+        "data",
+        "Look keys up once in {what}",
+        "each look-up of a key hashes it and searches the table again",
+        ("for ", ".keys()"),
+        dict_once.find,
+    ),
+    Transformation(
+        "slots",
+        "data",
+        "Give slots to {what}",
+        "an object without a dictionary is smaller and its attributes stand at fixed places",
+        ("self.",),
+        slots.find,
+    ),
+    Transformation(
         "compile_regex",
         "infrastructure",
         "Compile {what} once",
@@ -115,6 +152,14 @@ CATALOG: tuple[Transformation, ...] = (
         "the same answer is otherwise worked out again at every turn",
         ("for ", "while "),
         hoist.find,
+    ),
+    Transformation(
+        "localise",
+        "infrastructure",
+        "Look up {what} before the loop",
+        "a local variable is read by its place while an attribute is searched by its name",
+        ("for ", "while "),
+        localise.find,
     ),
     Transformation(
         "min_max",

@@ -150,10 +150,10 @@ def unchanged_in(
         return name not in scope.declared
     if any(id(use.name) in inside and changes(use) for use in uses_of(name, source, scope)):
         return False
-    return is_private(name, source, scope) or all(_harmless(node, source, scope) for node in nodes)
+    return is_private(name, source, scope) or all(is_harmless(node, source, scope) for node in nodes)
 
 
-def _harmless(node: cst.CSTNode, source: Source, scope: Scope) -> bool:
+def is_harmless(node: cst.CSTNode, source: Source, scope: Scope) -> bool:
     """Return whether a node by itself cannot change a value that some other name also means."""
     match node:
         case (
