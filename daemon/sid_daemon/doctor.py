@@ -21,6 +21,7 @@ from typing import Any, Literal
 import trio
 
 from sid_actors import cgroup
+from sid_actors.backends.local.lint import find_ruff
 from sid_actors.workbench.sandbox import probe_bwrap
 from sid_daemon.daemon_settings import read_daemon_settings
 from sid_protocol import locations
@@ -59,6 +60,7 @@ def examine() -> list[dict[str, Any]]:
         trio.run(_sandbox),
         _cgroup(),
         _backends(),
+        _ruff(),
         *_places(home),
         _settings(home),
         *_service(),
@@ -128,6 +130,13 @@ def _backends() -> Check:
     if programs:
         return Check("backends", "ok", f"beside local: {', '.join(programs)}")
     return Check("backends", "ok", "local only: no coding agent on PATH, and no API key")
+
+
+def _ruff() -> Check:
+    program = find_ruff(os.environ.get("PATH", os.defpath), sys.prefix)
+    if program is not None:
+        return Check("ruff", "ok", f"{program} proposes changes, too, where the back end is local")
+    return Check("ruff", "skip", "no ruff: the local back end has its own ideas only", "pip install ruff")
 
 
 def _try(identity: str, look: Callable[[], str]) -> tuple[str, Check | None]:

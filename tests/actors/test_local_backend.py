@@ -229,3 +229,35 @@ async def test_the_checkouts_modules_do_not_stand_in_for_ours(shop: Shop) -> Non
     shop.track.settings = Settings()
     assert await shop.plan()
     assert json.loads(await shop.play("researcher"))
+
+
+async def test_ruff_is_asked_where_there_is_one_and_can_only_read(shop: Shop, short_dir: Path) -> None:
+    shop.write({"app.py": "def main(rows):\n    return dict([(a, b) for a, b in rows])\n"})
+    place = {
+        "location": {"row": 2, "column": 12},
+        "end_location": {"row": 2, "column": 44},
+        "content": "{a: b for a, b in rows}",
+    }
+    row = {
+        "filename": str(shop.folder / "app.py"),
+        "code": "C404",
+        "message": "Unnecessary list",
+        "location": {"row": 2, "column": 12},
+        "fix": {"applicability": "unsafe", "edits": [place]},
+    }
+    ruff = short_dir / "bin" / "ruff"
+    ruff.parent.mkdir()
+    ruff.write_text(f"#!/bin/sh\ntouch written || :\ncat <<'END'\n[{json.dumps(row)}]\nEND\n")
+    ruff.chmod(0o755)
+    shop.backend.path, shop.backend.prefix = f"{ruff.parent}:{os.environ['PATH']}", "/nowhere"
+
+    plan = await shop.plan()
+    assert plan.hypothesis.count("C404") == 1
+    await shop.play("executor", plan)
+    assert "return {a: b for a, b in rows}" in (shop.folder / "app.py").read_text()
+    assert {path.name for path in shop.folder.iterdir()} == {"app.py", "bench.py"}
+
+    for text in ("#!/bin/sh\nexit 2\n", "#!/bin/sh\necho junk\n"):
+        ruff.write_text(text)
+        with pytest.raises(BackendError, match="no idea left"):
+            await shop.plan(iteration=2 + len(text))

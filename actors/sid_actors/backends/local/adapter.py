@@ -25,6 +25,7 @@ from sid_actors.backends.base import Answer, Turn
 from sid_actors.backends.enclose import Enclose, limits_of, watch
 from sid_actors.backends.local import answers
 from sid_actors.backends.local.hotspots import CHILD, HotSpots, parse_profile, profile_argv
+from sid_actors.backends.local.lint import find_ruff, lint_argv, parse_lint
 from sid_actors.backends.local.recipe import Attempt
 from sid_actors.job import Mount
 from sid_actors.process import Enclosure, JobResult, JobSpec, JobStartError, run_job
@@ -58,12 +59,14 @@ class LocalBackend:
         environ: The environment that the benchmark's PATH and HOME are taken from.
         path: PATH of the benchmark that is profiled; by default that of `environ`.
         readable: What that benchmark may read besides its checkout: the interpreters of PATH.
+        prefix: The environment beside whose interpreter ruff is looked for where PATH has none.
     """
 
     enclose: Enclose | None
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     path: str | None = None
     readable: tuple[str, ...] = ()
+    prefix: str = sys.prefix
     _rounds: dict[str, _Round] = field(default_factory=dict)
 
     async def answer(self, turn: Turn, activity: ActivityLog) -> Answer:
@@ -146,8 +149,29 @@ class LocalBackend:
             "attempts": [attempt.to_json() for attempt in await _attempts(turn)],
             "hot": hot.to_json() if hot else None,
             "streak_family": turn.track.streak_family,
+            "lint": await self._lint(turn, activity),
         }
         return await self._child(turn, activity, "survey", request)
+
+    async def _lint(self, turn: Turn, activity: ActivityLog) -> dict[str, Any]:
+        """Return what ruff would change, if there is a ruff; it only reads the checkout."""
+        program = await trio.to_thread.run_sync(find_ruff, self._path, self.prefix)
+        if program is None:
+            return {}
+        activity.touch("asking ruff")
+        spec = JobSpec(
+            argv=lint_argv(program),
+            cwd=turn.cwd,
+            env={"PATH": os.defpath, "HOME": self._home},
+            deadline_s=_TOOL_S,
+            limits=limits_of(turn.track.settings, _OUTPUT_MB),
+            sandbox=self._sandbox(turn.cwd, writes=False, readable=(program,)),
+        )
+        result = await _run(spec, activity)
+        if result.exit_code != 0 or result.stdout.dropped:
+            activity.touch("ruff had no answer")
+            return {}
+        return parse_lint(result.stdout.head + result.stdout.tail, str(await trio.Path(turn.cwd).resolve()))
 
     async def _child(
         self, turn: Turn, activity: ActivityLog, verb: str, request: dict[str, Any]

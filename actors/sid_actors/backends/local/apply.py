@@ -6,6 +6,7 @@ import ast
 
 from sid_actors.backends.local import catalog
 from sid_actors.backends.local.catalog import BY_NAME
+from sid_actors.backends.local.lint import LINT, apply_fix
 from sid_actors.backends.local.numeric import find_parameters, set_value
 from sid_actors.backends.local.recipe import NUMERIC, Recipe, RecipeFailed
 from sid_actors.backends.local.sites import NotHere, Site
@@ -20,6 +21,8 @@ def apply_recipe(text: str, recipe: Recipe) -> str:
     """
     if recipe.transformation == NUMERIC:
         return _set_number(text, recipe)
+    if recipe.transformation == LINT:
+        return apply_fix(text, recipe.params)
     try:
         source = parse(text)
         site = find_site(source, recipe)

@@ -1,7 +1,7 @@
 """The child process of the `local` back end: reads code that nobody vouches for, so that the daemon need not.
 
 `python -m sid_actors.backends.local.child survey|apply`, one JSON document on stdin, one on stdout. `survey`
-takes `{root, include, exclude, sealed, attempts, hot, limit_files, streak_family}` and answers `{ideas, read,
+takes `{root, include, exclude, sealed, attempts, hot, limit_files, streak_family, lint}` and answers `{ideas, read,
 skipped}`; `apply` takes `{root, recipe}`, edits the file in place and answers `{path}`. What goes wrong is
 `{error}` and exit status 1. It reads and writes below `root` alone, follows no link, and runs none of the code.
 """
@@ -76,12 +76,16 @@ def _survey(request: dict[str, Any]) -> dict[str, Any]:
         raise Refused(f"{root} is not a folder")
     limit = request.get("limit_files", LIMIT_FILES)
     attempts, streak = request.get("attempts", []), request.get("streak_family")
+    lint = request.get("lint", {})
     if (
         not isinstance(attempts, list)
         or not isinstance(limit, int)
         or not isinstance(streak, (str, type(None)))
+        or not isinstance(lint, dict)
     ):
-        raise Refused("attempts is an array, limit_files a number, streak_family a text or null")
+        raise Refused(
+            "attempts is an array, limit_files a number, streak_family a text or null, lint an object"
+        )
     hot = _hot(request.get("hot"))
     history = [Attempt.from_json(value) for value in attempts]
     include = _texts(request, "include") or ["**"]
@@ -100,7 +104,7 @@ def _survey(request: dict[str, Any]) -> dict[str, Any]:
     # late: a request that is refused need not wait for libcst
     from sid_actors.backends.local.ideas import survey
 
-    ideas = survey(files, hot, history, frozenset(), streak)
+    ideas = survey(files, hot, history, frozenset(), streak, lint)
     return {
         "ideas": [idea.to_json() for idea in ideas],
         "read": len(files),

@@ -16,8 +16,9 @@ from typing import Any, Literal
 from sid_actors.backends.local.apply import numbered, recipe_of
 from sid_actors.backends.local.catalog import CATALOG, Transformation, apply
 from sid_actors.backends.local.hotspots import HotSpots
+from sid_actors.backends.local.lint import LINT, Fix, apply_fix, fixes
 from sid_actors.backends.local.numeric import Proposal, find_parameters, propose
-from sid_actors.backends.local.recipe import NUMERIC, Attempt, Recipe, spent
+from sid_actors.backends.local.recipe import NUMERIC, Attempt, Recipe, RecipeFailed, spent
 from sid_actors.backends.local.sites import NotHere, Site
 from sid_actors.backends.local.source import Source, Unreadable, check, parse
 
@@ -30,6 +31,7 @@ _COLD_SHARE = 0.001  # of a place that a profile does not name: it may run in an
 _FORGIVEN = 0.75  # each failure of a transformation counts against the next one of its kind
 _AGAIN = 1.5  # what gained before, and lost to another candidate, comes first
 _NUMBER, _NUMBER_MOVING = 0.25, 0.6  # promise of a number, and of one whose last step won
+_SAFE_FIX, _UNSAFE_FIX = 0.15, 0.1  # promise of a fix of ruff's
 _HIGH, _MEDIUM = 0.2, 0.05  # promised share of the time
 
 
@@ -87,6 +89,7 @@ def survey(
     attempts: list[Attempt],
     sealed: frozenset[str] = frozenset(),
     streak_family: str | None = None,
+    lint: Mapping[str, Any] | None = None,
 ) -> list[Idea]:
     """Return the best ideas for some files, best first, at most `MAX_IDEAS`.
 
@@ -96,6 +99,7 @@ def survey(
         attempts: What was tried so far, oldest first.
         sealed: Paths that may not be changed after all.
         streak_family: The family that won the last two rounds: its ideas come last.
+        lint: Path → what ruff would change there, as `lint.parse_lint` gives it.
     """
     usable = {path: text for path, text in files.items() if path not in sealed}
     heat = _Heat(hot, usable)
@@ -103,7 +107,11 @@ def survey(
     ranked: list[_Ranked] = []
     for path in sorted(usable):
         if path.endswith(".py"):
-            ranked += _source_ideas(path, usable[path], heat, record)
+            own = _source_ideas(path, usable[path], heat, record)
+            ranked += own
+            rows = (lint or {}).get(path)
+            if rows:
+                ranked += _lint_ideas(path, usable[path], rows, heat, record, own)
     ranked += _number_ideas(usable, heat, record)
     ranked.sort(key=lambda r: (-r.score, r.idea.recipe.key))
     working = (entry for entry in _rotated(ranked, streak_family) if entry.works())
@@ -155,7 +163,8 @@ class _Heat:
         for path in {f.path for f in hot.functions} & editable:
             if not path.endswith(".py"):
                 continue
-            names = _function_lines(files[path])
+            # profilers say the line of the first decorator
+            names = {first: symbol for first, _, symbol in _function_spans(files[path])}
             for function in (f for f in hot.functions if f.path == path):
                 symbol = names.get(function.line, function.name)
                 share = min(1.0, hot.cost_s(function, editable) / hot.total_s)
@@ -179,20 +188,21 @@ class _Heat:
         return min(1.0, max(_COLD_SHARE, sum(s for (at, _), s in self._shares.items() if at == path)))
 
 
-def _function_lines(text: str) -> dict[int, str]:
-    """Return line → qualified name of every function; the line is that of its first decorator, as profilers say."""
+def _function_spans(text: str) -> list[tuple[int, int, str]]:
+    """Return first line, last line and qualified name of every function; its first line is a decorator's, if any."""
     try:
         stack: list[tuple[ast.AST, tuple[str, ...]]] = [(check(text), ())]
     except Unreadable:
-        return {}
-    found: dict[int, str] = {}
+        return []
+    found: list[tuple[int, int, str]] = []
     while stack:
         node, names = stack.pop()
         inner = names
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             inner = (*names, node.name)
             if not isinstance(node, ast.ClassDef):
-                found[min([node.lineno, *(d.lineno for d in node.decorator_list)])] = ".".join(inner)
+                first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+                found.append((first, node.end_lineno or node.lineno, ".".join(inner)))
         stack += [(child, inner) for child in ast.iter_child_nodes(node)]
     return found
 
@@ -284,6 +294,55 @@ def _impact(share: float, heat: _Heat) -> str:
     )
 
 
+def _lint_ideas(
+    path: str, text: str, rows: object, heat: _Heat, record: _Record, own: list[_Ranked]
+) -> list[_Ranked]:
+    """Return what ruff would change inside functions, but for what the catalogue proposes there itself."""
+    proved = {(r.idea.recipe.transformation, r.idea.recipe.symbol) for r in own}
+    spans = _function_spans(text)
+    found = []
+    for fix in fixes(text, rows):
+        inside = [(first, symbol) for first, last, symbol in spans if first <= fix.line <= last]
+        if not inside:
+            continue  # of the module itself: it runs once
+        symbol = max(inside)[1]
+        recipe = fix.recipe(path, symbol)
+        if recipe.key not in record.spent and (fix.twin, symbol) not in proved:
+            found.append(_lint_idea(fix, recipe, text, heat, record))
+    return found
+
+
+def _lint_idea(fix: Fix, recipe: Recipe, text: str, heat: _Heat, record: _Record) -> _Ranked:
+    path, symbol = recipe.path, recipe.symbol
+    share, calls = heat.share(path, symbol), heat.calls(path, symbol)
+    promise = (_SAFE_FIX if fix.safe else _UNSAFE_FIX) * share
+    says = fix.says.replace(";", ",").split(". ", 1)[0]
+    change = f"line {fix.line} of `{symbol}` is changed as ruff's rule {fix.rule} says ({says})"
+    doubt = "" if fix.safe else ", a fix that ruff calls unsafe since comments or unusual types may matter"
+    counted = f", called {calls} times" if calls is not None else ""
+    took = f"takes {_percent(share)} of the time{counted}" if heat.known else "was not profiled"
+    idea = Idea(
+        recipe,
+        fix.family,
+        f"Apply {fix.rule} in `{symbol}`",
+        f"In {path}, {change}{doubt}, which should make the benchmark cheaper because it saves work at every call.",
+        f"Found by ruff: `{symbol}` {took}.",
+        _confidence(promise, heat, again=recipe.key in record.gained),
+        _impact(share, heat),
+        path,
+        change,
+    )
+    return _Ranked(promise * record.weight(recipe), idea, partial(_fits, text, recipe))
+
+
+def _fits(text: str, recipe: Recipe) -> bool:
+    try:
+        apply_fix(text, recipe.params)
+    except RecipeFailed:
+        return False
+    return True
+
+
 def _number_ideas(files: Mapping[str, str], heat: _Heat, record: _Record) -> list[_Ranked]:
     found = []
     for place, proposal in enumerate(propose(find_parameters(files), record.attempts)):
@@ -316,4 +375,4 @@ def _number_idea(proposal: Proposal, share: float, heat: _Heat) -> Idea:
     )
 
 
-assert NUMERIC not in {entry.name for entry in CATALOG}
+assert {NUMERIC, LINT}.isdisjoint(entry.name for entry in CATALOG)

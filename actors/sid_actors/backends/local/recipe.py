@@ -22,11 +22,12 @@ class Recipe:
     """One change: which transformation, where, and what else it needs to know.
 
     Attributes:
-        transformation: A name of the catalogue, or `numeric`.
+        transformation: A name of the catalogue, `numeric`, or `lint`.
         path: The file, relative to the repository.
         symbol: The function, or the constant or dotted key of a number.
         params: For a source transformation `digest` (of the text at the site) and `occurrence` (from 0, among
-            equal ones in the same function); for a number `value` (the new one) and `was` (the one it replaces).
+            equal ones in the same function); for a number `value` (the new one) and `was` (the one it replaces);
+            for a fix of ruff's `rule`, `old` and `new` text, and `occurrence` (among equal ones in the file).
     """
 
     transformation: str
