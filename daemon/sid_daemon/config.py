@@ -6,6 +6,7 @@ Blocking; called in worker threads. `idea.md` is taken by rename, so that nothin
 from __future__ import annotations
 
 import json
+import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +21,13 @@ from sid_protocol.settings import (
     check_family_count,
     parse_json_object,
     parse_settings,
+    with_value,
 )
 
 SIZE_LIMIT = 4_000_000
 FILES = ("settings.json", "goal.md", "harness.md", "idea.md")
+_WRITING = threading.Lock()
+"""Held while a file of `config/` is read to be written again: two clients at once must both be heard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +110,33 @@ def write_raw(root: Path, raw: dict[str, JsonValue]) -> None:
     write_whole(root / "config" / "settings.json", text.encode())
 
 
+def change_setting(
+    root: Path, key: str, value: JsonValue
+) -> tuple[dict[str, JsonValue], dict[str, JsonValue]]:
+    """Set one key in the settings file.
+
+    Args:
+        root: The track's root.
+        key: Dotted.
+        value: Its new value; an object is merged into the present one.
+
+    Returns:
+        The file's object before and after.
+
+    Raises:
+        SettingsInvalid: the key or the value is not allowed; nothing was written.
+    """
+    with _WRITING:
+        before = read_raw(root) or {}
+        after = with_value(before, key, value)
+        settings = parse_settings(after)
+        if settings.number_of_agents != parse_settings(before).number_of_agents:
+            harness = _read(root / "config" / "harness.md") or ""
+            check_family_count(settings, tuple(name for name, _ in read_families(harness)))
+        write_raw(root, after)
+    return before, after
+
+
 def write_text(root: Path, name: str, text: str) -> None:
     """Write one file of `config/` whole."""
     write_whole(root / "config" / name, text.encode())
@@ -133,32 +164,35 @@ def take_ideas(root: Path, iteration: int) -> tuple[str, ...]:
     """
     config = root / "config"
     taken = config / f".idea.taken.{iteration}.md"
-    for old in config.glob(".idea.taken.*.md"):
-        if old != taken:
-            old.unlink(missing_ok=True)
-    before = _read(taken) or ""
-    text = _read(config / "idea.md") or ""
-    if before.strip() and text.strip():
-        write_whole(taken, f"{before.rstrip()}\n\n{text}".encode())
-        (config / "idea.md").unlink(missing_ok=True)
-    elif text.strip():
-        with suppress(FileNotFoundError):
-            (config / "idea.md").rename(taken)
-    return read_ideas(_read(taken) or "")
+    with _WRITING:
+        for old in config.glob(".idea.taken.*.md"):
+            if old != taken:
+                old.unlink(missing_ok=True)
+        before = _read(taken) or ""
+        text = _read(config / "idea.md") or ""
+        if before.strip() and text.strip():
+            write_whole(taken, f"{before.rstrip()}\n\n{text}".encode())
+            (config / "idea.md").unlink(missing_ok=True)
+        elif text.strip():
+            with suppress(FileNotFoundError):
+                (config / "idea.md").rename(taken)
+        return read_ideas(_read(taken) or "")
 
 
 def return_ideas(root: Path, ideas: tuple[str, ...]) -> None:
     """Put ideas in front of what has come since."""
     path = root / "config" / "idea.md"
-    since = _read(path) or ""
-    if not since.startswith(render_ideas(ideas)):
-        write_whole(path, (render_ideas(ideas) + since).encode())
+    with _WRITING:
+        since = _read(path) or ""
+        if not since.startswith(render_ideas(ideas)):
+            write_whole(path, (render_ideas(ideas) + since).encode())
 
 
 def append_idea(root: Path, text: str) -> None:
     """Add one idea at the end of `idea.md`."""
     path = root / "config" / "idea.md"
-    before = _read(path) or ""
-    if before and not before.endswith("\n"):
-        before += "\n"
-    write_whole(path, f"{before}- {' '.join(text.split())}\n".encode())
+    with _WRITING:
+        before = _read(path) or ""
+        if before and not before.endswith("\n"):
+            before += "\n"
+        write_whole(path, f"{before}- {' '.join(text.split())}\n".encode())

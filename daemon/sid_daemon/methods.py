@@ -50,7 +50,7 @@ from sid_protocol.records import (
     ResearchBrief,
 )
 from sid_protocol.rpc import PROTOCOL
-from sid_protocol.settings import TRUSTED_KEYS, parse_settings, with_value
+from sid_protocol.settings import TRUSTED_KEYS, parse_settings
 from sid_protocol.status import (
     ApplyResult,
     CalibrateResult,
@@ -277,21 +277,18 @@ class Methods:
         """`run.config`: list, get or set."""
         run = await self._host.find(params.run, params.topic)
         root = Path(run.root)
-        raw = await trio.to_thread.run_sync(config.read_raw, root) or {}
         if not params.sets or params.key is None:
-            settings = parse_settings(raw)
-            return ConfigResult(settings=setting_rows(settings, raw, params.key))
-        old = setting(parse_settings(raw), params.key)
-        changed = with_value(raw, params.key, params.value)
-        settings = parse_settings(changed)
+            raw = await trio.to_thread.run_sync(config.read_raw, root) or {}
+            return ConfigResult(settings=setting_rows(parse_settings(raw), raw, params.key))
         conductor = self._host.active.get(run.run_id)
         if conductor is not None and params.key.split(".")[0] in TRUSTED_KEYS:
             raise Refused(
                 f"{params.key} is covered by trust and the run is active",
                 hint=f"stop it, then: sictl init {run.repo} --set {params.key}=… --trust",
             )
-        await trio.to_thread.run_sync(config.write_raw, root, changed)
-        new = setting(settings, params.key)
+        raw, changed = await trio.to_thread.run_sync(config.change_setting, root, params.key, params.value)
+        settings = parse_settings(changed)
+        old, new = setting(parse_settings(raw), params.key), setting(settings, params.key)
         event = ConfigChanged(field=params.key, old_value=old, new_value=new)
         from_round = None
         if conductor is not None and not conductor.over.is_set():

@@ -183,3 +183,32 @@ def test_a_closed_pipe_ends_quietly(daemon):
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
     assert done.stdout.count("\n") == 1
     assert done.stderr == "0\n"
+
+
+@pytest.mark.parametrize("words", ["status", "history", "status --json", "no-such-verb"])
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_no_fault_of_sictl(daemon, words, closed):
+    daemon.rows = [run_row()]
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -c '{ENTRY}' {words} {closed}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode in (0, 2, 5)
+    assert "unexpected error" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("words", ["status", "status --json", "help"])
+def test_output_that_cannot_be_written_is_one_line(daemon, words):
+    daemon.rows = [run_row()]
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -c '{ENTRY}' {words} > /dev/full"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr == (
+        "sictl: cannot write the output: No space left on device; free some space, or write elsewhere\n"
+    )

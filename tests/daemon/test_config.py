@@ -1,0 +1,64 @@
+"""The user's files of a track, where several hands write them at once."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from sid_daemon import config
+from sid_protocol.errors import SettingsInvalid
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "config").mkdir()
+    config.write_raw(tmp_path, {"max_iterations": 3})
+    return tmp_path
+
+
+def test_every_idea_of_clients_at_once_is_kept_or_taken(root: Path) -> None:
+    texts = [f"idea {number}" for number in range(60)]
+    with ThreadPoolExecutor(8) as pool:
+        told = [pool.submit(config.append_idea, root, text) for text in texts]
+        taken = [pool.submit(config.take_ideas, root, 1) for _ in range(5)]
+        for idea in told:
+            idea.result()
+        for take in taken:
+            take.result()
+
+    assert sorted(config.take_ideas(root, 1)) == sorted(texts)
+
+
+def test_every_setting_of_clients_at_once_is_kept(root: Path) -> None:
+    keys = ("plateau_window", "blocked_limit", "kill_threshold", "budget.calls", "budget.tokens", "grace_s")
+    with ThreadPoolExecutor(len(keys)) as pool:
+        for value in range(1, 9):
+            for one in [pool.submit(config.change_setting, root, key, value) for key in keys]:
+                one.result()
+
+    raw = config.read_raw(root)
+    assert raw == {
+        "max_iterations": 3,
+        "plateau_window": 8,
+        "blocked_limit": 8,
+        "kill_threshold": 8,
+        "budget": {"calls": 8, "tokens": 8},
+        "grace_s": 8,
+    }
+
+
+@pytest.mark.parametrize(("key", "value"), [("number_of_agents", 9), ("max_iterations", "x"), ("no_such", 1)])
+def test_a_setting_that_is_refused_is_not_written(root: Path, key: str, value: object) -> None:
+    with pytest.raises(SettingsInvalid):
+        config.change_setting(root, key, value)  # type: ignore[arg-type]  # as it comes from a client
+
+    assert config.read_raw(root) == {"max_iterations": 3}
+
+
+def test_families_of_the_harness_allow_more_agents(root: Path) -> None:
+    (root / "config" / "harness.md").write_text("## Custom Approach Families\n\n- `layout`: of data\n")
+    config.change_setting(root, "number_of_agents", 9)
+
+    assert config.read_config(root).settings.number_of_agents == 9
