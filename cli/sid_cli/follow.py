@@ -72,25 +72,28 @@ def start_and_follow(
     console: Console,
     *,
     started: Callable[[dict[str, Any]], None],
+    method: str = "run.start",
 ) -> Outcome:
     """Start a run, follow it until it has ended, and tell how it ended.
 
     Args:
         path: The daemon's socket.
-        start: Parameters of `run.start`.
+        start: Parameters of the method.
         console: Where to show what happens; nothing is shown with `--json`.
-        started: Called once with the result of `run.start`.
+        started: Called once with its result.
+        method: What starts it.
 
     Raises:
         SidError: the run was not started.
         NoDaemon: the daemon was gone for longer than it takes to restart.
     """
-    outcome: Outcome = anyio.run(functools.partial(_follow, path, start, console, started))
+    outcome: Outcome = anyio.run(functools.partial(_follow, path, method, start, console, started))
     return outcome
 
 
 async def _follow(
     path: str,
+    method: str,
     start: Mapping[str, Any],
     console: Console,
     started: Callable[[dict[str, Any]], None],
@@ -99,7 +102,7 @@ async def _follow(
     # since a track whose database was lost goes on as a new one.
     began = datetime.now(UTC) - _CLOCK_GRAIN
     async with Follower(path, level="info") as follower:
-        result = await follower.call("run.start", dict(start), timeout_s=None, again=False)
+        result = await follower.call(method, dict(start), timeout_s=None, again=False)
         started(result)
         run = {"run": result["run_id"]}
         end: Mapping[str, Any] = {}

@@ -40,6 +40,7 @@ VERBS = {
     "export": "export",
     "calibrate": "calibrate",
     "verify": "verify",
+    "replay": "replay",
     "completion": "completion",
     "help": "help",
     "doctor": "doctor",
@@ -51,7 +52,7 @@ VERBS = {
 GROUPS = (
     ("See it work", ("demo",)),
     ("Set up and run", ("init", "start", "stop", "pause", "resume")),
-    ("Look", ("status", "attach", "history", "show", "diff", "plot", "verify")),
+    ("Look", ("status", "attach", "history", "show", "diff", "plot", "verify", "replay")),
     ("Steer and take", ("idea", "config", "calibrate", "apply", "export")),
     ("The rest", ("doctor", "service", "daemon", "completion", "help")),
 )

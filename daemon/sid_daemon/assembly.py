@@ -19,7 +19,7 @@ from sid_daemon import config
 from sid_daemon.charts import Charts
 from sid_daemon.conductor import Emit
 from sid_daemon.daemon_settings import DaemonSettings
-from sid_daemon.hands import MakeRunHands
+from sid_daemon.hands import MakeRunConductor
 from sid_daemon.host import Host
 from sid_daemon.intake import Intake
 from sid_daemon.log_methods import LogMethods
@@ -77,7 +77,8 @@ def assemble(
         prices={name: one.price for name, one in settings.prices.items()}, learn=logs.redactor.learn
     )
     machine = Machine(MachineLock(lock_path(os.environ, str(state_dir))), service)
-    host = Host(registry, state_dir, MakeRunHands(machine), Charts(machine.lock), emit, nursery)
+    charts = Charts(machine.lock)
+    host = Host(registry, state_dir, MakeRunConductor(machine), charts, emit, nursery, logs.redactor)
     intake = Intake(host, OpenLocalSite(machine))
     methods = Methods(host, intake, LocalReports(machine), shut_down, __version__, socket)
     following = LogMethods(host, logs.subscribers)
@@ -94,15 +95,15 @@ async def _resume(host: Host, intake: Intake, emit: Emit, run: KnownRun) -> None
     try:
         if await trio.Path(run.common_dir).is_dir() and await host.restore(run):
             emit("warning", "restored_from_copy", run_id=run.run_id, root=run.root)
-        settings = await _trusted_settings(intake, run)
+        settings = await _checked_settings(intake, run)
         await host.start(run, settings, rounds=None, again=True)
     except SidError as error:
         await host.forget_active(run, error)
 
 
-async def _trusted_settings(intake: Intake, run: KnownRun) -> Settings:
+async def _checked_settings(intake: Intake, run: KnownRun) -> Settings:
     if not await trio.Path(run.root).is_dir():
         raise StoreError(f"{run.root} is gone", hint="bring the repository back, then start the run")
     read = await trio.to_thread.run_sync(config.read_config, Path(run.root))
-    await intake.check_trust(run.repo, read.settings)
+    await intake.check_settings(run, run.repo, read.settings)
     return read.settings

@@ -226,9 +226,11 @@ class Conductor:
 
     async def _take(self, events: list[AnyEvent]) -> None:
         """Fold events, make them durable, adopt the new state, dispatch."""
-        folded = fold_batch(self.state, events, now_iso())
+        folded = fold_batch(self.state, events, self._now())
         with trio.CancelScope(shield=True):
-            troubles = await self.store.commit(folded.events, folded.projection, folded.snapshot)
+            troubles = await self.store.commit(
+                folded.events, folded.projection, folded.snapshot, record=folded.state.settings.record
+            )
         self.state = state = folded.state
         # By what is still on the book, since the end of an inspection or a kill names its target, not itself.
         self._under_way = {key: one for key, one in self._under_way.items() if key in state.outstanding}
@@ -238,6 +240,10 @@ class Conductor:
         if folded.snapshot is not None:
             self.on_round()
         self._dispatch()
+
+    def _now(self) -> str:
+        """Return the time that events get; a replay has the recorded one."""
+        return now_iso()
 
     def _dispatch(self) -> None:
         for command in self.state.outstanding.values():
@@ -369,7 +375,7 @@ class Conductor:
     async def _leave(self) -> None:
         if self.failure is not None:
             failed = RunFailed(reason=self.failure.message, hint=self.failure.hint)
-            folded = fold_batch(self.state, [failed], now_iso())
+            folded = fold_batch(self.state, [failed], self._now())
             self.state = folded.state
             self._tell(folded.records)
         self.over.set()

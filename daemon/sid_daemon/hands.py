@@ -36,7 +36,8 @@ from sid_actors.workbench.shared import Shared
 from sid_actors.workbench.toolchain import find_toolchain
 from sid_daemon.conductor import Conductor
 from sid_daemon.core.state import RunState
-from sid_daemon.host import Host, MakeHands
+from sid_daemon.host import Host, MakeConductor
+from sid_daemon.replay.replayer import make_replayer
 from sid_daemon.runstore import RunStore
 from sid_daemon.site import Machine
 from sid_daemon.steward import Steward
@@ -345,8 +346,8 @@ class RunHands:
         ]
 
 
-class MakeRunHands(MakeHands):
-    """Makes the hands of runs on this machine.
+class MakeRunConductor(MakeConductor):
+    """Makes the conductors of runs on this machine.
 
     Args:
         machine: What it can do.
@@ -355,8 +356,13 @@ class MakeRunHands(MakeHands):
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
 
-    async def __call__(self, run: KnownRun, store: RunStore, host: Host) -> RunHands:
-        """See `host.MakeHands`."""
-        hands = RunHands(run, await discover(run.repo), store, host, self._machine)
+    async def __call__(self, run: KnownRun, state: RunState, store: RunStore, host: Host) -> Conductor:
+        """See `host.MakeConductor`."""
+        info = await discover(run.repo)
+        if state.replay_of is not None:
+            return await make_replayer(state, store, info, host)
+        hands = RunHands(run, info, store, host, self._machine)
         await hands.make()
-        return hands
+        conductor = Conductor(state, store, hands, host.emit)
+        hands.bind(conductor)
+        return conductor

@@ -18,10 +18,12 @@ from sid_actors.trees import has_commit
 from sid_daemon import config
 from sid_daemon.charts import Charts
 from sid_daemon.clock import now_iso
-from sid_daemon.conductor import Conductor, Emit, Hands
+from sid_daemon.conductor import Conductor, Emit
 from sid_daemon.core.run import is_active
 from sid_daemon.core.state import RunState
 from sid_daemon.folding import fold_batch
+from sid_daemon.redaction import Redactor
+from sid_daemon.replay.recorder import Recorder, recording_path
 from sid_daemon.runstore import CLOSE_LIMIT_S, RunStore, config_copy
 from sid_daemon.store.journal import copy_database, first_commit
 from sid_daemon.store.registry import KnownRun, Registry
@@ -37,11 +39,11 @@ PREFIX_LENGTH = 4
 _UNWRITTEN = StoreError("the run ended, but its end could not be written", hint="start it again")
 
 
-class MakeHands:
-    """Makes what a run acts with; the composition root subclasses it."""
+class MakeConductor:
+    """Makes the conductor of a run, with what it acts with; the composition root subclasses it."""
 
-    async def __call__(self, run: KnownRun, store: RunStore, host: Host) -> Hands:
-        """Return the hands of a run that is about to start."""
+    async def __call__(self, run: KnownRun, state: RunState, store: RunStore, host: Host) -> Conductor:
+        """Return the conductor of a run that is about to start."""
         raise NotImplementedError
 
 
@@ -51,20 +53,22 @@ class Host:
     Args:
         registry: The open registry.
         state_dir: The daemon's state directory.
-        make_hands: Makes what a run acts with.
+        make_conductor: Makes the conductors of runs.
         charts: Draws the runs' charts.
         emit: Takes log records.
         nursery: Where conductors live.
+        redactor: Takes secrets out of recordings.
     """
 
     def __init__(
         self,
         registry: Registry,
         state_dir: Path,
-        make_hands: MakeHands,
+        make_conductor: MakeConductor,
         charts: Charts,
         emit: Emit,
         nursery: trio.Nursery,
+        redactor: Redactor,
     ) -> None:
         self.registry = registry
         self.state_dir = state_dir
@@ -74,7 +78,8 @@ class Host:
         self.changed = trio.Event()
         self.leaving = False
         self.recovered = trio.Event()
-        self._make_hands = make_hands
+        self._make_conductor = make_conductor
+        self.redactor = redactor
         self._charts = charts
         self._limiter = trio.CapacityLimiter(1)
         self._starting = trio.Lock()
@@ -188,6 +193,7 @@ class Host:
             self.copy_path(run.run_id),
             self.state_dir / "IMPROVEMENTS.md",
             Path(run.common_dir),
+            Recorder(recording_path(self.state_dir, run.run_id), Path(run.common_dir), self.redactor),
         )
 
     def copy_path(self, run_id: str) -> Path:
@@ -222,6 +228,15 @@ class Host:
             None,
         )
 
+    async def refuse_while_busy(self, common_dir: str) -> None:
+        """Raise `AlreadyRunning` while any run of a repository is active."""
+        other = self.busy_with(common_dir, await self.runs(), None)
+        if other is not None:
+            raise AlreadyRunning(
+                f"run {other.run_id} ({other.topic}) is active in {other.repo}",
+                hint=f"follow it: sictl attach {other.run_id}; stop it: sictl stop {other.run_id}",
+            )
+
     def _is_active(self, run_id: str) -> bool:
         conductor = self.active.get(run_id)
         return conductor is not None and not conductor.over.is_set()
@@ -244,12 +259,7 @@ class Host:
         async with self._starting:
             if self.leaving:
                 raise ShuttingDown("the daemon is shutting down", hint="try again in a moment")
-            other = self.busy_with(run.common_dir, await self.runs(), None)
-            if other is not None:
-                raise AlreadyRunning(
-                    f"run {other.run_id} ({other.topic}) is active in {other.repo}",
-                    hint=f"follow it: sictl attach {other.run_id}; stop it: sictl stop {other.run_id}",
-                )
+            await self.refuse_while_busy(run.common_dir)
             for leaving in list(self.active.values()):
                 if leaving.state.repo == run.repo:
                     await leaving.ended.wait()
@@ -257,7 +267,7 @@ class Host:
             state = await self._open(store, run)
             try:
                 await store.catch_up()
-                hands = await self._make_hands(run, store, self)
+                conductor = await self._make_conductor(run, state, store, self)
                 await trio.to_thread.run_sync(
                     lambda: self.registry.set_active(run.run_id, active=True), limiter=self._limiter
                 )
@@ -265,14 +275,10 @@ class Host:
                 with trio.move_on_after(CLOSE_LIMIT_S, shield=True):
                     await store.close()
                 raise
-            conductor = Conductor(state, store, hands, self.emit)
             conductor.on_round = lambda: self._charts.want(run, self)
             self.active[run.run_id] = conductor
             if again:
                 self._resumed.add(run.run_id)
-            bind = getattr(hands, "bind", None)
-            if bind is not None:
-                bind(conductor)
             first = RunStarted(
                 settings=settings,
                 rounds=rounds,

@@ -19,6 +19,8 @@ from sid_daemon.clock import now_iso
 from sid_daemon.core.state import RunState
 from sid_daemon.host import Host
 from sid_daemon.ids import new_run_id
+from sid_daemon.replay.replayer import recording_of
+from sid_daemon.replay.tracks import check_kind, free_topic, make_track, rounds_of
 from sid_daemon.runstore import CLOSE_LIMIT_S, RunStore
 from sid_daemon.setup import (
     Draft,
@@ -35,12 +37,12 @@ from sid_daemon.store.registry import KnownRun
 from sid_protocol.errors import AlreadyRunning, NoSuchRun, Refused
 from sid_protocol.events import RoundsAsked
 from sid_protocol.ids import goal_slug, topic_slug
-from sid_protocol.params import InitParams, StartParams
+from sid_protocol.params import InitParams, ReplayParams, StartParams
 from sid_protocol.settings import (
     Settings,
     trust_digest,
 )
-from sid_protocol.status import InitResult, StartResult
+from sid_protocol.status import InitResult, ReplayResult, StartResult
 
 
 class Intake:
@@ -87,6 +89,8 @@ class Intake:
             await self._host.restore(known)
         draft = await trio.to_thread.run_sync(draft_of, root, params, default_branch(site.info))
         settings = draft.settings
+        if settings.agent_backend == "replay":
+            return await make_track(self._host, site.info, draft, dry_run=params.dry_run)
         commit = await site.target_commit(settings.target_branch)
         sealed, editable = await site.sealed(commit, settings)
         trusted = params.trust or await self._host.is_trusted(repo, trust_digest(settings))
@@ -191,14 +195,15 @@ class Intake:
         if run is not None and await trio.to_thread.run_sync(_has_files_alone, root):
             run = None  # the journal is lost with its copy: what its views tell is taken over
         read = await trio.to_thread.run_sync(checked_config, root, repo)
-        await self.check_trust(repo, read.settings)
+        await self.check_settings(run, repo, read.settings)
         mode = await trio.to_thread.run_sync(takeover.active_mode, Path(repo), time.time())
         if mode is not None and "/.omc/" in f"{root}/":
             raise Refused(
                 f"mode {mode} is active in {repo}", hint="end it, or wait until it is 30 minutes old"
             )
-        await site.check(read.settings)
-        await site.target_commit(read.settings.target_branch)
+        if read.settings.agent_backend != "replay":
+            await site.check(read.settings)
+            await site.target_commit(read.settings.target_branch)
         if run is None:
             run = await self._take_over(site, params)
             await site.close()  # the run is about to have a pool of its own there
@@ -209,6 +214,49 @@ class Intake:
             return StartResult(run_id=run.run_id, resumed=True, status=resumed.state.status)
         state = await self._host.start(run, read.settings, rounds=params.rounds)
         return StartResult(run_id=run.run_id, resumed=state.starts > 1, status=state.status)
+
+    async def replay(self, params: ReplayParams) -> ReplayResult:
+        """Make a recorded run again, in a track of its own, and start it.
+
+        Raises:
+            AlreadyRunning: the repository has an active run.
+            NoSuchRun: there is no such run, or no recording of it.
+            Refused: the track of the replay is taken.
+            StoreError: the recording cannot be read, or was changed.
+        """
+        await self._host.recovered.wait()
+        run = await self._host.find(params.run, params.topic)
+        await self._host.refuse_while_busy(run.common_dir)
+        rounds = rounds_of(await recording_of(self._host, run.run_id))
+        topic = params.into
+        if topic is None and params.root is None:
+            topic = await trio.to_thread.run_sync(free_topic, run.repo, run.run_id)
+        made = await self.init(
+            InitParams(
+                repo=run.repo,
+                topic=topic or f"replay-{run.run_id[:6]}",
+                root=params.root,
+                backend="replay",
+                set={"replay_from": run.run_id},
+            )
+        )
+        started = await self.start(
+            StartParams(repo=run.repo, topic=made.topic, root=made.root, rounds=rounds)
+        )
+        return ReplayResult(**started.model_dump(), replay_of=run.run_id, root=made.root, topic=made.topic)
+
+    async def check_settings(self, run: KnownRun | None, repo: str, settings: Settings) -> None:
+        """Refuse settings that do not fit the run, or that the user has not confirmed; a replay runs nothing.
+
+        Raises:
+            Refused: nothing may run with these settings here.
+            SettingsInvalid: the run is no replay.
+        """
+        if run is not None:
+            async with self._host.opened(run) as (state, _):
+                check_kind(state, settings)
+        if settings.agent_backend != "replay":
+            await self.check_trust(repo, settings)
 
     async def check_trust(self, repo: str, settings: Settings) -> None:
         """Refuse settings that the user has not confirmed.

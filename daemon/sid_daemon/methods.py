@@ -37,6 +37,7 @@ from sid_protocol.params import (
     InitParams,
     NoParams,
     PlotParams,
+    ReplayParams,
     RoundParams,
     RunParams,
     ShutdownParams,
@@ -62,6 +63,7 @@ from sid_protocol.status import (
     HistoryResult,
     InitResult,
     PlotResult,
+    ReplayResult,
     RoundResult,
     RunList,
     RunRow,
@@ -125,6 +127,7 @@ class Methods:
             "daemon.shutdown": self.shutdown,
             "run.init": self.init,
             "run.start": self.start,
+            "run.replay": self.replay,
             "run.list": self.list,
             "run.status": self.status,
             "run.cancel": self.cancel,
@@ -167,6 +170,10 @@ class Methods:
     async def start(self, params: StartParams, _call: object) -> StartResult:
         """`run.start`."""
         return await self._intake.start(params)
+
+    async def replay(self, params: ReplayParams, _call: object) -> ReplayResult:
+        """`run.replay`."""
+        return await self._intake.replay(params)
 
     async def list(self, _params: NoParams, _call: object) -> RunList:
         """`run.list`."""

@@ -1,6 +1,6 @@
 """Takes secrets out of what is logged, and makes plain JSON of it.
 
-Used by `logs` for every record, before it goes anywhere. Knows the values of secret environment
+Used by `logs` for every record, before it goes anywhere, and by the recorder of runs. Knows the values of secret environment
 variables and what it is told (`learn`), and the usual shapes of keys and tokens, also in URLs. It
 errs on the side of hiding. The rule comes from the interfaces page: secrets never appear in any log.
 """
@@ -125,6 +125,15 @@ class Redactor:
                 if not present.isdisjoint(words):
                     text = shape.sub(replacement, text)
         return text
+
+    def holds_secret(self, text: str) -> bool:
+        """Say whether a text holds a known secret or a key of a usual shape.
+
+        What is assigned to a name such as `TOKEN` does not count: in a program that is seldom a secret.
+        """
+        if self._pattern is not None and self._pattern.search(text):
+            return True
+        return any(shape.search(text) for _, shape, replacement in _SHAPES if replacement == HIDDEN)
 
     def clean(self, value: Any, depth: int = 0) -> Any:
         """Return a value as plain JSON: without secrets, long texts cut, nothing non-finite.

@@ -19,6 +19,7 @@ from pydantic import TypeAdapter
 from sid_daemon import config
 from sid_daemon.core.run import step
 from sid_daemon.core.state import RunState
+from sid_daemon.replay.recorder import Recorder
 from sid_daemon.store.documents import EVENTS, IMPROVEMENTS, RAW_DATA
 from sid_daemon.store.files import write_whole
 from sid_daemon.store.journal import Batch, Journal
@@ -60,6 +61,7 @@ class RunStore:
         copy_path: Where the daemon keeps its copy of the database.
         kills_path: The daemon's file of force-kills across runs, or None.
         common_dir: The repository's git directory: with it gone, nothing is put back into the root.
+        recorder: Keeps the run's recording, or None.
     """
 
     def __init__(
@@ -68,15 +70,21 @@ class RunStore:
         copy_path: Path,
         kills_path: Path | None = None,
         common_dir: Path | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         self.root = root
         self.copy_path = copy_path
         self._kills_path = kills_path
+        self._recorder = recorder
         self._common_dir = common_dir
         self._limiter = trio.CapacityLimiter(1)
         self._journal: Journal | None = None
         self._readers = 0
         self._close_later = False
+
+    def tell_no_kills(self) -> None:
+        """Keep force-kills out of the daemon's file: a replay's are told there already."""
+        self._kills_path = None
 
     @property
     def journal(self) -> Journal:
@@ -118,9 +126,14 @@ class RunStore:
             self._journal = None
 
     async def commit(
-        self, events: list[AnyEvent], projection: Projection, snapshot: RunState | None
+        self,
+        events: list[AnyEvent],
+        projection: Projection,
+        snapshot: RunState | None,
+        *,
+        record: bool = False,
     ) -> list[str]:
-        """Make a batch durable, then write its views.
+        """Make a batch durable, then write its views, and the recording if `record` is on.
 
         Returns:
             One line for each view that could not be written.
@@ -129,10 +142,16 @@ class RunStore:
             StoreError: nothing of the batch is durable.
         """
         return await trio.to_thread.run_sync(
-            self._commit, events, projection, snapshot, limiter=self._limiter
+            self._commit, events, projection, snapshot, record, limiter=self._limiter
         )
 
-    def _commit(self, events: list[AnyEvent], projection: Projection, snapshot: RunState | None) -> list[str]:
+    def _commit(
+        self,
+        events: list[AnyEvent],
+        projection: Projection,
+        snapshot: RunState | None,
+        record: bool,  # noqa: FBT001 - passed by run_sync
+    ) -> list[str]:
         journal = self._in_place()
         journal.append(
             Batch(
@@ -155,6 +174,11 @@ class RunStore:
                     file.write(render_list(IMPROVEMENTS, kills))
             except OSError as error:
                 troubles.append(f"cannot write {self._kills_path}: {error.strerror}")
+        if record and self._recorder is not None:
+            try:
+                self._recorder.update(journal)
+            except StoreError as error:
+                troubles.append(str(error))
         if snapshot is not None:
             try:
                 journal.copy_to(self.copy_path)

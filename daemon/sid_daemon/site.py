@@ -148,12 +148,13 @@ class LocalSite:
         if settings.agent_backend not in BACKENDS:
             raise SettingsInvalid(
                 "agent_backend",
-                f"{settings.agent_backend} is not built into this version",
-                hint=f"use one of: {', '.join(BACKENDS)}",
+                f"a run that acts cannot go on by {settings.agent_backend}",
+                hint=f"use one of: {', '.join(BACKENDS)}; sictl replay RUN starts a replay",
             )
-        if settings.record or settings.replay_from:
-            key = "record" if settings.record else "replay_from"
-            raise SettingsInvalid(key, "recording is not built into this version", hint="unset it")
+        if settings.replay_from is not None:
+            raise SettingsInvalid(
+                "replay_from", "goes with agent_backend replay", hint="start a replay with: sictl replay RUN"
+            )
         if settings.agent_command or settings.agent_backend != "command":
             await trio.to_thread.run_sync(check_agent_command, settings, self.info.top)
         if settings.agent_backend == "anthropic":

@@ -179,6 +179,18 @@ class StoreError(SidError):
     """The journal, a view or the daemon's state could not be read or written."""
 
 
+class RecordingBroken(StoreError):
+    """A recording is not as it was written."""
+
+
+class NotRecorded(SidError):
+    """A replay asks something that its recording does not answer."""
+
+
+class ReplayDiverged(SidError):
+    """What a replay makes again is not what was recorded."""
+
+
 class WireError(SidError):
     """A message on the socket breaks the protocol."""
 

@@ -68,6 +68,8 @@ class RunCreated(Event):
     calibration: dict[str, Any] = Field(default_factory=dict)
     """Noise figures of set-up (`cv`, `aa`, `mde`), for the measuring core."""
     carried_over: CarriedOver | None = None
+    replay_of: str | None = None
+    """The recorded run that this one replays; its dice fall as in that one."""
 
 
 class RunStarted(Event):

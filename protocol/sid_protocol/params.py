@@ -119,6 +119,13 @@ class RunParams(Params):
     topic: Name | None = Field(default=None, description="Which track, where a path has several.")
 
 
+class ReplayParams(RunParams):
+    """Of `run.replay`."""
+
+    into: Name | None = Field(default=None, description="Topic of the replay; absent, a new one.")
+    root: Path | None = Field(default=None, description="Root of the replay, where it is not the usual one.")
+
+
 class CancelParams(RunParams):
     """Of `run.cancel`."""
 

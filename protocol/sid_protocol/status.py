@@ -207,6 +207,14 @@ class StartResult(Result):
     status: RunStatus = "running"
 
 
+class ReplayResult(StartResult):
+    """A replay that is under way, in a track of its own."""
+
+    replay_of: str = Field(description="The recorded run.")
+    root: str
+    topic: str
+
+
 # What happened
 
 

@@ -212,7 +212,7 @@ def go_on(turn: Turn, *, ending: bool) -> bool:
                 max_pairs=rule.max_pairs,
                 max_minutes=rule.max_minutes,
                 pass_fail=state.settings.benchmark_format == "pass_fail",
-                seed=int.from_bytes(state.run_id.encode()[-8:], "big"),
+                seed=state.seed,
                 merges=state.history.merges,
                 summed=state.summed_gain,
             )

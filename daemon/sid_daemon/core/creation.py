@@ -31,6 +31,7 @@ def create(event: RunCreated) -> RunState:
         head=event.baseline_commit,
         best_score=event.baseline_score,
         noisy=mode == "noisy" or not event.deterministic,
+        replay_of=event.replay_of,
         history=learnt(event.calibration),
         run_timeout_s=event.calibration.get("run_timeout_s"),
         iteration=over.iterations if over else 0,

@@ -152,6 +152,7 @@ class RunState:
         head: The improvement branch's commit as the run left it.
         outstanding: Commands without a terminal event, by id: what a restart issues again.
         suspended: The stop under way is the daemon's, not the user's.
+        replay_of: The recorded run that this one replays, or None.
         held: Nothing but `PrepareRound` may be dispatched (a resume cleans up first).
     """
 
@@ -214,7 +215,13 @@ class RunState:
     """From when on time is not yet in `wall_s`; None while the run is not running."""
     starts: int = 0
     crashes: tuple[str, ...] = ()
+    replay_of: str | None = None
     """Times at which a daemon died with this run active, the last few."""
+
+    @property
+    def seed(self) -> int:
+        """Of all coins and shuffles; those of a replay fall as in the run that it replays."""
+        return int.from_bytes((self.replay_of or self.run_id).encode()[-8:], "big")
 
     @property
     def now_round(self) -> Round:

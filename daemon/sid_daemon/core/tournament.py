@@ -70,7 +70,7 @@ def policy_of(state: RunState) -> Policy:
         tolerance=worst,
         tolerance_absolute=absolute,
         guards=_guards(settings),
-        seed=int.from_bytes(state.run_id.encode()[-8:], "big") ^ state.iteration,
+        seed=state.seed ^ state.iteration,
         pass_fail=settings.benchmark_format == "pass_fail",
         holdout=settings.holdout_command is not None,
         holdout_looks=rule.holdout_looks,
