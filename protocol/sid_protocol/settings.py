@@ -222,8 +222,10 @@ class Settings(Group):
     on_branch_moved: Literal["stop", "rebase"] = Field("stop", description="the user decides")
     research_fanout: Count = Field(1, description="one researcher")
     review_candidates: bool = Field(False, description="the benchmark judges")
-    record: bool = Field(False, description="this version records nothing; true is refused")
-    replay_from: str | None = Field(None, description="this version replays nothing; a value is refused")
+    record: bool = Field(False, description="a recording takes room; it can be turned on at any time")
+    replay_from: str | None = Field(
+        None, description="the run that a replay makes again; `sictl replay` sets it"
+    )
 
     @model_validator(mode="after")
     def _formats_fit(self) -> Self:

@@ -30,6 +30,7 @@ GOOD = {
     "config": ["list"],
     "apply": ["--yes"],
     "calibrate": [],
+    "replay": [],
     "export": [],
     "verify": [],
     "daemon": ["status"],

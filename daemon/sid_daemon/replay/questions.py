@@ -73,7 +73,7 @@ class Answers:
         evidence: Command that was inspected → what was seen.
         deadlines: Command → the entries of the deadlines that it passed.
         starts: The entries of the run's starts.
-        recalibrated: The entries of the benchmark's later calibrations.
+        asides: The entries of what the user changed meanwhile: settings, the benchmark's calibration.
     """
 
     run_id: str
@@ -81,7 +81,7 @@ class Answers:
     evidence: dict[str, Entry] = field(default_factory=dict)
     deadlines: dict[str, list[Entry]] = field(default_factory=dict)
     starts: list[Entry] = field(default_factory=list)
-    recalibrated: list[Entry] = field(default_factory=list)
+    asides: list[Entry] = field(default_factory=list)
 
     def of(self, command: AnyCommand) -> Entry | None:
         """Return the entry that answers a command, or None."""
@@ -100,8 +100,8 @@ def answers_of(run_id: str, entries: Iterable[Entry]) -> Answers:
             found.evidence.setdefault(entry.target or "", entry)
         elif entry.kind == "run_started":
             found.starts.append(entry)
-        elif entry.kind == "recalibrated":
-            found.recalibrated.append(entry)
+        elif entry.kind in ("recalibrated", "config_changed"):
+            found.asides.append(entry)
         elif entry.question is not None:
             first = found.by_key.get(entry.question.id)
             # A round that was resumed was prepared again; it began with the first.

@@ -91,9 +91,8 @@ class Replayer(Conductor):
         """Return what happened next; where the recording does not tell, why the replay ends."""
         try:
             command, entry = next_answer(self.state, self._answers, self._redact)
-            between = [one for one in self._answers.recalibrated if self._position < one.seq < entry.seq]
-            if between:
-                command, entry = None, between[0]
+            aside = [one for one in self._answers.asides if self._position < one.seq < entry.seq]
+            command, entry = (None, aside[0]) if aside else (command, entry)
             event = await self._again(command, entry)
         except SidError as error:
             return RunFailed(reason=error.message, hint=error.hint)
