@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import trio
 
 from sid_actors.activity import ActivityLog
-from sid_actors.prompting import clipped
+from sid_actors.fences import clipped
 from sid_actors.roles import RoleActor, failed, make_turn
 from sid_actors.track import Track
 from sid_actors.workbench.base import Collected, Workbench

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from string import Template
 from typing import Any
 
+from sid_actors.fences import TEXT_LIMIT, clipped, fenced
+from sid_actors.lesson_prompts import lessons_part
 from sid_actors.track import Attempt, Track
 from sid_protocol.commands import AgentCommand, DraftPlan, RunPlan, agent_of, role_of
 from sid_protocol.ids import planner_number
@@ -25,8 +26,6 @@ HISTORY_LIMIT = 6000
 """Characters of history in a prompt; older rounds are left out first."""
 LESSONS_LIMIT = 3000
 """Characters of lessons from failures; the newest are kept."""
-TEXT_LIMIT = 8000
-"""Characters of one text that is not ours: goal, brief, plan, a guard's output."""
 
 _PAGES = Path(__file__).parent / "prompts"
 
@@ -43,7 +42,9 @@ async def compose(command: AgentCommand, track: Track) -> str:
     values = {
         "iteration": str(command.iteration),
         "agent_id": agent_of(command),
-        "situation": _situation(track, history, attempts),
+        "situation": "\n\n".join(
+            filter(None, (_situation(track, history, attempts), lessons_part(track.lessons(role))))
+        ),
         "answer": _answer(role),
         "barred": _barred(track),
         "focus": focus(track, history),
@@ -69,21 +70,6 @@ async def compose(command: AgentCommand, track: Track) -> str:
 @functools.cache
 def _page(role: str) -> Template:
     return Template((_PAGES / f"{role}.md").read_text(encoding="utf-8"))
-
-
-def fenced(text: str, kind: str = "text") -> str:
-    """Return text that is data inside a fence which it cannot close."""
-    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}{kind}\n{clipped(text, TEXT_LIMIT)}\n{fence}"
-
-
-def clipped(text: str, limit: int) -> str:
-    """Return the text, its middle cut out and the cut told where it is longer than `limit` characters."""
-    text = text.replace("\0", "").strip()
-    if len(text) <= limit:
-        return text
-    return f"{text[: limit // 2]}\n[... {len(text) - limit} characters cut ...]\n{text[-(limit // 2) :]}"
 
 
 def preferred_family(track: Track, number: int) -> str:

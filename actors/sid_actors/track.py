@@ -32,6 +32,19 @@ class Attempt:
     failure: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A lesson as an agent is told of it.
+
+    Attributes:
+        rule: What to do, in the daemon's own words.
+        evidence: What the fault looked like, newest last: text of agents and programs.
+    """
+
+    rule: str
+    evidence: tuple[str, ...] = ()
+
+
 class Track(Protocol):
     """Read access to one run, for agents."""
 
@@ -90,6 +103,9 @@ class Track(Protocol):
     @property
     def best_score(self) -> float | None:
         """The incumbent's score."""
+
+    def lessons(self, role: str) -> tuple[Told, ...]:
+        """Return the lessons that stand in a role's prompts this round."""
 
     async def history(self, last: int) -> list[IterationHistory]:
         """Return the last `last` recorded rounds, oldest first."""

@@ -60,6 +60,7 @@ from sid_protocol.commands import (
     RunPlan,
 )
 from sid_protocol.errors import SidError
+from sid_protocol.events import RunLessons
 from sid_protocol.purse import Amount, Ledger
 from sid_protocol.settings import Settings, trust_digest
 
@@ -332,6 +333,14 @@ class RunHands:
                 "a setting that trust covers was changed",
                 hint=f"look at it and confirm: sictl init {self._info.top} --trust",
             )
+
+    async def other_runs(self, window: int) -> tuple[RunLessons, ...]:
+        """See `steward.Ground.other_runs`."""
+        files, run = self._host.lessons, self._run
+        others, unreadable = await trio.to_thread.run_sync(files.others, run.run_id, run.repo, window)
+        for why in unreadable:
+            self.tell("lessons_unreadable", why)
+        return others
 
     def tell(self, event: str, why: str) -> None:
         """See `steward.Ground.tell`."""

@@ -26,6 +26,7 @@ from sid_daemon.redaction import Redactor
 from sid_daemon.replay.recorder import Recorder, recording_path
 from sid_daemon.runstore import CLOSE_LIMIT_S, RunStore, config_copy
 from sid_daemon.store.journal import copy_database, first_commit
+from sid_daemon.store.lesson_files import LessonFiles
 from sid_daemon.store.registry import KnownRun, Registry
 from sid_protocol.errors import AlreadyRunning, NoSuchRun, NotRunning, ShuttingDown, SidError, StoreError
 from sid_protocol.events import RunFailed, RunStarted
@@ -72,6 +73,7 @@ class Host:
     ) -> None:
         self.registry = registry
         self.state_dir = state_dir
+        self.lessons = LessonFiles(state_dir)
         self.emit = emit
         self.nursery = nursery
         self.active: dict[str, Conductor] = {}
@@ -194,6 +196,7 @@ class Host:
             self.state_dir / "IMPROVEMENTS.md",
             Path(run.common_dir),
             Recorder(recording_path(self.state_dir, run.run_id), Path(run.common_dir), self.redactor),
+            self.lessons,
         )
 
     def copy_path(self, run_id: str) -> Path:

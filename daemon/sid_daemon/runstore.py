@@ -23,7 +23,9 @@ from sid_daemon.replay.recorder import Recorder
 from sid_daemon.store.documents import EVENTS, IMPROVEMENTS, RAW_DATA
 from sid_daemon.store.files import write_whole
 from sid_daemon.store.journal import Batch, Journal
+from sid_daemon.store.lesson_files import LessonFiles
 from sid_daemon.store.views import Projection, render_list
+from sid_daemon.store.views_lessons import LESSONS_JSON
 from sid_protocol.errors import StoreError
 from sid_protocol.events import AnyEvent, RunMeasured, parse_event
 
@@ -62,6 +64,7 @@ class RunStore:
         kills_path: The daemon's file of force-kills across runs, or None.
         common_dir: The repository's git directory: with it gone, nothing is put back into the root.
         recorder: Keeps the run's recording, or None.
+        lessons: Where the daemon keeps what runs have learned, or None.
     """
 
     def __init__(
@@ -71,12 +74,14 @@ class RunStore:
         kills_path: Path | None = None,
         common_dir: Path | None = None,
         recorder: Recorder | None = None,
+        lessons: LessonFiles | None = None,
     ) -> None:
         self.root = root
         self.copy_path = copy_path
         self._kills_path = kills_path
         self._recorder = recorder
         self._common_dir = common_dir
+        self._lessons = lessons
         self._limiter = trio.CapacityLimiter(1)
         self._journal: Journal | None = None
         self._readers = 0
@@ -177,6 +182,11 @@ class RunStore:
         if record and self._recorder is not None:
             try:
                 self._recorder.update(journal)
+            except StoreError as error:
+                troubles.append(str(error))
+        if LESSONS_JSON in projection.documents and self._lessons is not None:
+            try:
+                self._lessons.keep(self.copy_path.stem, projection.documents[LESSONS_JSON])
             except StoreError as error:
                 troubles.append(str(error))
         if snapshot is not None:

@@ -17,7 +17,7 @@ from sid_actors.actor import Actor
 from sid_daemon import config
 from sid_protocol.commands import PrepareRound, ReturnIdeas
 from sid_protocol.errors import GitError, SidError
-from sid_protocol.events import IdeasReturned, RoundPrepared, WorkFailed
+from sid_protocol.events import IdeasReturned, RoundPrepared, RunLessons, WorkFailed
 from sid_protocol.settings import Settings
 
 Answer = RoundPrepared | IdeasReturned | WorkFailed
@@ -40,6 +40,9 @@ class Ground(Protocol):
 
     async def check(self, settings: Settings) -> None:
         """Refuse settings that are not trusted, or whose jobs cannot be contained."""
+
+    async def other_runs(self, window: int) -> tuple[RunLessons, ...]:
+        """Return what other runs have seen, the newest first, as far as it may change this one's lessons."""
 
     def tell(self, event: str, why: str) -> None:
         """Log something for the user to know."""
@@ -92,4 +95,5 @@ class Steward(Actor[PrepareRound | ReturnIdeas, Answer]):
             head=head,
             sealed=await self.ground.sealed(read.settings),
             on_side_ref=on_side_ref,
+            others=await self.ground.other_runs(read.settings.lessons_window),
         )

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sid_actors.track import Attempt
+from sid_actors.track import Attempt, Told
+from sid_daemon.core.learning import rule_of, told_to
+from sid_daemon.core.lessons import usefulness
 from sid_daemon.core.state import RunState
 from sid_daemon.runstore import RunStore
 from sid_protocol.records import (
@@ -105,6 +107,14 @@ class RunTrack:
     def best_score(self) -> float | None:
         """The incumbent's score."""
         return self._state().best_score
+
+    def lessons(self, role: str) -> tuple[Told, ...]:
+        """Return the lessons that stand in a role's prompts this round, the most useful first."""
+        state = self._state()
+        keys = [key for key in (state.round.lessons_told if state.round else ()) if told_to(key, role)]
+        ordered = sorted(keys, key=lambda key: usefulness(state.lessons, key), reverse=True)
+        traces = state.lessons.traces
+        return tuple(Told(rule_of(key), traces[key].snippets if key in traces else ()) for key in ordered)
 
     async def history(self, last: int) -> list[IterationHistory]:
         """Return the last `last` recorded rounds, oldest first."""

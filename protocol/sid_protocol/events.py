@@ -167,6 +167,21 @@ class Recalibrated(Event):
 # A round
 
 
+class RunLessons(Message):
+    """What another run has seen: keys of faults, and of the lessons that stand there on several runs' evidence."""
+
+    run_id: str
+    seen: tuple[str, ...] = ()
+    standing: tuple[str, ...] = ()
+
+
+class LessonForgotten(Event):
+    """The user ends a lesson by hand."""
+
+    kind: Literal["lesson_forgotten"] = "lesson_forgotten"
+    lesson: str
+
+
 class RoundPrepared(Event):
     """Everything that a round starts from."""
 
@@ -182,6 +197,8 @@ class RoundPrepared(Event):
     """The sealed paths, as they are for this round."""
     on_side_ref: bool = False
     """The improvement branch is checked out by the user; wins wait on a ref of ours."""
+    others: tuple[RunLessons, ...] | None = None
+    """Other runs of this daemon, the newest first; None in journals of versions without lessons."""
 
 
 class AgentFailed(Event):
@@ -461,6 +478,7 @@ AnyEvent = Annotated[
     | RunFailed
     | ConfigChanged
     | Recalibrated
+    | LessonForgotten
     | RoundPrepared
     | AgentFailed
     | WorkFailed

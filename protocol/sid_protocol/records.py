@@ -310,13 +310,17 @@ class RejectedPlan(Record):
 
 
 class AgentFailure(Record):
-    """An agent's turn that failed: what it was, which attempt, and what came of it."""
+    """An agent's turn that failed: what it was, which attempt, and what came of it.
+
+    `budget` names the limit that left no money for it.
+    """
 
     agent_id: str
     role: str
     attempt: int
     why: str
     at: str
+    budget: str | None = None
 
 
 class Evidence(Record):

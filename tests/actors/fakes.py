@@ -9,7 +9,7 @@ from typing import Any
 from sid_actors.activity import ActivityLog
 from sid_actors.backends.base import Answer, Turn
 from sid_actors.job import Mount
-from sid_actors.track import Attempt
+from sid_actors.track import Attempt, Told
 from sid_actors.workbench.base import Collected
 from sid_protocol.errors import GitError
 from sid_protocol.records import FAMILIES, IterationHistory, Plan, ResearchBrief
@@ -49,6 +49,10 @@ class FakeTrack:
     best_score: float | None = 10.0
     past: list[IterationHistory] = field(default_factory=list)
     tried: list[Attempt] = field(default_factory=list)
+    learned: list[tuple[tuple[str, ...], Told]] = field(default_factory=list)
+
+    def lessons(self, role: str) -> tuple[Told, ...]:
+        return tuple(told for roles, told in self.learned if role in roles)
 
     async def history(self, last: int) -> list[IterationHistory]:
         return self.past[-last:]

@@ -14,8 +14,9 @@ from sid_actors.architect import Architect
 from sid_actors.backends.base import Answer, Turn
 from sid_actors.critic import Critic
 from sid_actors.executor import Executor
+from sid_actors.fences import fenced
 from sid_actors.planner import Planner
-from sid_actors.prompting import HISTORY_LIMIT, compose, fenced, focus, preferred_family
+from sid_actors.prompting import HISTORY_LIMIT, compose, focus, preferred_family
 from sid_actors.researcher import Researcher
 from sid_actors.roles import RoleActor
 from sid_actors.track import Attempt

@@ -72,6 +72,7 @@ def recreate(state: RunState, created: RunState) -> RunState:
         spent=state.spent,
         wall_s=state.wall_s,
         starts=state.starts,
+        lessons=state.lessons,
         status=state.status,
         reason=state.reason,
     )

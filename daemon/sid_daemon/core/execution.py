@@ -31,6 +31,9 @@ ATTEMPTS = 2
 REWORKS = 2
 RAW_LIMIT = 16_384
 """Characters of a benchmark's output that are kept with its result."""
+AGENT_TWICE = "the agent failed twice"
+REFUSED_KEPT = 20
+"""Paths of a refused change that are kept."""
 LESSONS: dict[Category, str] = {
     "oom": "Try a smaller variant: the change needs more memory than there is.",
     "timeout": "Avoid this, or bound it: it did not end within its deadline.",
@@ -149,6 +152,7 @@ def on_refused(turn: Turn, command: RunPlan, event: CandidateRefused) -> None:
         cost=old.cost + event.cost,
         agent_s=(old.agent_s or 0.0) + event.duration_s,
         no_op=event.category == "logic_error",
+        refused=event.paths[:REFUSED_KEPT],
         findings=event.findings,
     )
     paths = ", ".join(event.paths[:20])
@@ -220,7 +224,7 @@ def on_run_failed(
     elif command.attempt < ATTEMPTS:
         _run(turn, execution, command.attempt + 1)
     else:
-        end(turn, command.executor, "error", "logic_error", "the agent failed twice", why)
+        end(turn, command.executor, "error", "logic_error", AGENT_TWICE, why)
 
 
 def on_executor_killed(turn: Turn, command: RunPlan, event: AgentKilled, record: ForceKill) -> None:

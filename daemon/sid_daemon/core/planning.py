@@ -7,7 +7,7 @@ Reviewers take one plan at a time, in the order in which the plans came.
 
 from __future__ import annotations
 
-from sid_daemon.core import review
+from sid_daemon.core import learning, review
 from sid_daemon.core.execution import start_execution
 from sid_daemon.core.novelty import asked
 from sid_daemon.core.turn import Turn
@@ -127,6 +127,7 @@ def rule_context(turn: Turn) -> review.RuleContext:
         scope=state.settings.scope,
         tried=asked(state.tried, state.settings),
         head=now.head,
+        refused=learning.refused_paths(state),
     )
 
 

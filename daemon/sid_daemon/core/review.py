@@ -8,7 +8,8 @@ one hypothesis a plan, no family that won the last two rounds, no two plans of a
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from sid_daemon.core.novelty import Tried, plan_digest, plan_tried
 from sid_protocol.paths import covered, path_fault
@@ -44,6 +45,7 @@ class RuleContext:
         scope: What candidates may change.
         tried: What was tried before, oldest first.
         head: The commit that the plan is for.
+        refused: Paths that candidates were refused for again and again → the lesson that bars them from plans.
     """
 
     families: tuple[str, ...]
@@ -53,6 +55,7 @@ class RuleContext:
     scope: Scope
     tried: tuple[Tried, ...] = ()
     head: str = ""
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 def hypothesis_count(text: str) -> int:
@@ -79,6 +82,8 @@ def path_faults(plan: Plan, context: RuleContext) -> list[str]:
             not covered(plain, context.scope.include) or covered(plain, context.scope.exclude)
         ):
             faults.append(f"path {path[:80]!r} is out of scope")
+        elif lesson := context.refused.get(plain):
+            faults.append(f"path {path[:80]!r} was refused before (lesson {lesson})")
     return faults
 
 

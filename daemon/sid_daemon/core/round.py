@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
-from sid_daemon.core import audit, deadlines, execution, planning, stopping, tournament
+from sid_daemon.core import audit, deadlines, execution, learning, planning, stopping, tournament
 from sid_daemon.core.classify import classify
 from sid_daemon.core.conditions import run_of
 from sid_daemon.core.remembering import remembered
@@ -111,6 +111,7 @@ def on_prepared(turn: Turn, event: RoundPrepared) -> None:
     if turn.round.prepared:
         turn.commands.extend(state.outstanding.values())
         return
+    learning.on_prepared(turn, state, event)
     # An attempt that failed, or a round that another `init` took back, has taken ideas before.
     earlier = turn.round.ideas
     turn.set_round(ideas=(*earlier, *(idea for idea in event.ideas if idea not in earlier)))
@@ -195,8 +196,8 @@ def on_agent_failed(turn: Turn, command: AgentCommand, event: AgentFailed | Acto
     why = event.why if isinstance(event, AgentFailed) else f"{event.actor} crashed: {event.error}"
     cost = event.cost if isinstance(event, AgentFailed) else Cost()
     duration_s = event.duration_s if isinstance(event, AgentFailed) else 0.0
-    turn.note_failure(agent_of(command), role_of(command), command.attempt, why)
     attempt, unpaid = command.attempt, event.budget if isinstance(event, AgentFailed) else None
+    turn.note_failure(agent_of(command), role_of(command), attempt, why, unpaid)
     if unpaid is not None:
         attempt = planning.ATTEMPTS
         if unpaid != "usd_per_round":
@@ -352,6 +353,7 @@ def record(turn: Turn) -> None:
         before = won.score_before
         gained = stopping.gain(won.score_before, won.score_after, state.settings)
     tournament.settle_scores(turn)
+    learning.on_recorded(turn)
     plateau, breaker, blocked = stopping.counters_after(
         state, gained=gained, before=before, blocked=now.blocked
     )

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from sid_daemon.core import execution, milestones, planning, stopping, tournament
+from sid_daemon.core import execution, learning, milestones, planning, stopping, tournament
 from sid_daemon.core import round as rounds
 from sid_daemon.core.adoption import announced
 from sid_daemon.core.creation import create, learnt, recreate
@@ -53,6 +53,7 @@ from sid_protocol.events import (
     EvidenceTaken,
     GuardsDone,
     IdeasReturned,
+    LessonForgotten,
     MergeBuilt,
     MergeConflicted,
     PlanAdvised,
@@ -143,6 +144,8 @@ def _on_request(turn: Turn, event: AnyEvent) -> None:
             _on_recalibrated(turn, event)
         case ConfigChanged():
             turn.set(announced=announced(turn.state.announced, event.field, event.new_value))
+        case LessonForgotten():
+            learning.on_forgotten(turn, event.lesson)
         case _ if not is_active(turn.state):
             return  # it ended before the request was taken up
         case StopRequested():

@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sid_daemon.core.audit import Audit, Audited
+from sid_daemon.core.lessons import Book
 from sid_daemon.core.milestones import Standing
 from sid_daemon.core.novelty import Tried
 from sid_daemon.core.selection import RunResult, Selection, SelectionHistory, Verdict
 from sid_protocol.commands import AnyCommand
+from sid_protocol.events import RunLessons
 from sid_protocol.records import (
     AgentFailure,
     ArchitectReview,
@@ -60,6 +62,7 @@ class Execution:
         repeats: The earlier candidate that it only repeats: it is not measured.
         no_op: The executor left nothing changed.
         ended: `(status, failure)` once it is settled; `success` may still be judged a regression.
+        refused: The paths for which its edits were not measured.
     """
 
     executor: str
@@ -82,6 +85,7 @@ class Execution:
     result: ResultStatus | None = None
     failure: FailureAnalysis | None = None
     no_op: bool = False
+    refused: tuple[str, ...] = ()
     score: float | None = None
     kill: ForceKill | None = None
     cost: Cost = field(default_factory=Cost)
@@ -125,6 +129,9 @@ class Round:
     """What its agents' turns have taken so far."""
     runs: int = 0
     """Benchmark runs so far, for the story line of the round."""
+    lessons_told: tuple[str, ...] = ()
+    lessons_held: tuple[str, ...] = ()
+    """Lessons in force that a coin held out of this round, to see whether they make a difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +211,9 @@ class RunState:
     audited_merges: int = 0
     summed_gain: float = 0.0
     """Of all merges, each as measured in its own round: what the audit holds against the whole."""
+    lessons: Book = field(default_factory=Book)
+    other_runs: tuple[RunLessons, ...] | None = None
+    """What other runs had seen when the last round began; None before any round that asked."""
     round: Round | None = None
     held: bool = False
     outstanding: dict[str, AnyCommand] = field(default_factory=dict)

@@ -104,9 +104,11 @@ class Turn:
             self.set_round(cost=self.round.cost + cost)
         self.set(spent={**self.state.spent, role: new})
 
-    def note_failure(self, agent: str, role: str, attempt: int, why: str) -> None:
-        """Put an agent's failure on the round's record."""
-        failure = AgentFailure(agent_id=agent, role=role, attempt=attempt, why=why[:1000], at=self.at)
+    def note_failure(self, agent: str, role: str, attempt: int, why: str, budget: str | None) -> None:
+        """Put an agent's failure on the round's record, with the limit that it was for lack of."""
+        failure = AgentFailure(
+            agent_id=agent, role=role, attempt=attempt, why=why[:1000], at=self.at, budget=budget
+        )
         self.set_round(failures=(*self.round.failures, failure))
 
 

@@ -28,6 +28,7 @@ from sid_daemon.store.documents import (
     render,
     render_list,
 )
+from sid_daemon.store.views_lessons import lesson_documents
 from sid_protocol.events import (
     AnyEvent,
     ConfigChanged,
@@ -95,6 +96,7 @@ def project(before: RunState | None, event: AnyEvent, after: RunState) -> Projec
         _round(old if old.iteration == now.iteration else _EMPTY, now, after.run_id, documents, entries)
     if before is not None and isinstance(event, RoundClosed) and closed:
         _closed(before, old, event, documents, entries)
+    documents.update(lesson_documents(before, event, after))
     _where(before, event, after, closed=closed, documents=documents)
     return Projection(documents, tuple(entries))
 

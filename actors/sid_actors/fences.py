@@ -1,0 +1,23 @@
+"""Text that is not ours, in a prompt: inside a fence that it cannot close, and cut to a stated size."""
+
+from __future__ import annotations
+
+import re
+
+TEXT_LIMIT = 8000
+"""Characters of one text that is not ours: goal, brief, plan, a guard's output."""
+
+
+def fenced(text: str, kind: str = "text") -> str:
+    """Return text that is data inside a fence which it cannot close."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{kind}\n{clipped(text, TEXT_LIMIT)}\n{fence}"
+
+
+def clipped(text: str, limit: int) -> str:
+    """Return the text, its middle cut out and the cut told where it is longer than `limit` characters."""
+    text = text.replace("\0", "").strip()
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit // 2]}\n[... {len(text) - limit} characters cut ...]\n{text[-(limit // 2) :]}"
