@@ -53,6 +53,7 @@ from sid_protocol.events import (
     RoundClosed,
     RoundPrepared,
     RunCreated,
+    RunLessons,
     RunMeasured,
     RunStarted,
     WorkHalted,
@@ -146,12 +147,14 @@ class World:
     Attributes:
         score: Score of a tree, by the name of the arm and the round.
         head: The improvement branch.
+        others: What other runs have seen.
     """
 
     settings: Settings
     score: Callable[[str, int], float | None] = lambda arm, iteration: 10.0
     head: str = BASE
     ideas: tuple[str, ...] = ()
+    others: tuple[RunLessons, ...] | None = ()
     answer: Answer = lambda command: None
     merged_as: dict[str, str] = field(default_factory=dict)
 
@@ -168,7 +171,13 @@ class World:
         """Return how a command ends when all goes well."""
         match command:
             case PrepareRound():
-                return RoundPrepared(settings=self.settings, goal="Faster.", ideas=self.ideas, head=self.head)
+                return RoundPrepared(
+                    settings=self.settings,
+                    goal="Faster.",
+                    ideas=self.ideas,
+                    head=self.head,
+                    others=self.others,
+                )
             case Research():
                 return BriefDone(brief=brief(), cost=COST, duration_s=2.0)
             case DraftPlan():

@@ -24,6 +24,7 @@ from sid_protocol.events import (
     RunStopped,
     StopRequested,
 )
+from sid_protocol.lessons import TrackLessons
 from sid_protocol.records import (
     AgentSettings,
     Baseline,
@@ -75,6 +76,7 @@ CONTRACTS: dict[str, tuple[type[Record], str]] = {
         """trust_confirmed si_setting_goal si_setting_benchmark si_setting_harness iterations best_score
         current_milestone current_phase plateau_consecutive_count circuit_breaker_count status goal_slug""",
     ),
+    r"state/lessons\.json": (TrackLessons, "run_id repo topic at seen standing lessons"),
     r"tracking/baseline\.json": (Baseline, "baseline_score recorded_at samples commit benchmark_command"),
 }
 
@@ -142,6 +144,9 @@ def test_every_file_has_the_fields_of_its_contract_in_their_order() -> None:
     for path, text in play.files.items():
         if path in LISTS:
             assert text == render_list(path, [])  # there from the start
+            continue
+        if path == "state/lessons.md":
+            assert text.startswith("# Lessons of ")
             continue
         pattern = next(one for one in CONTRACTS if re.fullmatch(one, path))
         model, fields = CONTRACTS[pattern]

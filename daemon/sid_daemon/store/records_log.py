@@ -14,6 +14,7 @@ from sid_daemon.core.state import Execution, Round, RunState
 from sid_daemon.figures import one_line
 from sid_daemon.store import views_round as rounds
 from sid_daemon.store import views_state as places
+from sid_daemon.store.records_lessons import of_lessons
 from sid_daemon.store.records_run import LogRecord, of_adoption, of_audit, of_end, of_request
 from sid_protocol import ids
 from sid_protocol.commands import AgentCommand, BuildMerge, Measure, RunPlan, agent_of, role_of
@@ -66,6 +67,7 @@ def log_records(before: RunState | None, event: AnyEvent, after: RunState) -> li
     if isinstance(event, RoundClosed) and after.completed > before.completed:
         found += _closed(before, event)
     found += of_audit(before, after)
+    found += of_lessons(before, after)
     return [*found, *of_end(before, event, after)]
 
 
