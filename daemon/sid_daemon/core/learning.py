@@ -18,6 +18,8 @@ from sid_protocol.events import RoundPrepared
 
 PLAN_RULES = ("H001", "H002", "H003")
 FAMILY_SHOWN = 60
+REPEATED = "tried before"
+"""How the reason of what was tried before begins, of a plan and of a change."""
 _REASONS = {
     "context_limit": "Read only what the task needs, and end before the window is full.",
     "tool_loop": "Do not repeat a call that has answered already: change something, or end the turn.",
@@ -31,6 +33,7 @@ _REJECTIONS = {
     "H002": "Plan outside of the family that won the last two rounds.",
     "H003": "Keep to the family that you were asked to prefer: no two plans of a round may share one.",
     "schema": "Name only families of the list, and files that are inside the scope and not sealed.",
+    "tried": "Do not plan again what the record says was tried: build on it, or change something else.",
     "critic": "Meet what the critic rejected plans for: see the evidence.",
 }
 _RULES = {
@@ -56,8 +59,10 @@ def sightings(now: Round) -> Iterator[Sighting]:
 
 
 def rejection_rule(reason: str) -> str:
-    """Return the rule that a plan was rejected by: H001 to H003, `schema`, or `critic` for what only it said."""
+    """Return the rule that a plan was rejected by: H001 to H003, `schema`, `tried`, or `critic` for what only it said."""
     named = next((rule for rule in PLAN_RULES if reason.startswith(rule)), None)
+    if reason.startswith(REPEATED):
+        return "tried"
     by_code = ("path ", "unknown approach family", "family 'other'")
     return named or ("schema" if reason.startswith(by_code) else "critic")
 
@@ -69,7 +74,9 @@ def _of_candidate(one: Execution) -> Sighting | None:
     if failure.what == AGENT_TWICE:
         return None  # told of the agent already
     key, subject = Key(failure.category), "executor"
-    if one.no_op:
+    if failure.what.startswith(REPEATED):
+        key, subject = Key("plan_rejected", "", "tried"), "planner"
+    elif one.no_op:
         key = Key(failure.category, "", "no_change")
     elif failure.category == "regression" and one.guard == "fail":
         key = Key(failure.category, "", "guard")
