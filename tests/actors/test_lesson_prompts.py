@@ -20,7 +20,7 @@ async def test_a_lesson_stands_in_the_prompts_of_its_roles_only() -> None:
     assert "Lessons" not in planner
 
 
-async def test_evidence_cannot_close_its_fence() -> None:
+def test_evidence_cannot_close_its_fence() -> None:
     part = lessons_part([Told("Do not loop.", (HOSTILE,))])
     assert f"````text\n1: {HOSTILE}\n````" in part
     assert part.index("1. Do not loop.") < part.index("````text")
