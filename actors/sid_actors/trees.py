@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pygit2
@@ -97,6 +97,23 @@ def files(repo: pygit2.Repository, tree: str, prefix: str = "") -> Iterator[tupl
             yield from files(repo, entry.id, f"{prefix}{name}/")
         else:
             yield f"{prefix}{name}", entry
+
+
+def lookup(repo: pygit2.Repository, tree: str, paths: Iterable[str]) -> dict[str, Entry]:
+    """Return the entries of some paths, without those that a tree lacks; only folders on the way are read."""
+    level = entries(repo, tree)
+    found: dict[str, Entry] = {}
+    below: dict[str, list[str]] = defaultdict(list)
+    for path in paths:
+        name, slash, rest = path.partition("/")
+        entry = level.get(name)
+        if entry is not None and slash and entry.mode == FOLDER:
+            below[name].append(rest)
+        elif entry is not None and not slash:
+            found[path] = entry
+    for name, inner in below.items():
+        found |= {f"{name}/{path}": entry for path, entry in lookup(repo, level[name].id, inner).items()}
+    return found
 
 
 def changes(repo: pygit2.Repository, old: str, new: str) -> list[Change]:

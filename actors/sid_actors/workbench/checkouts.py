@@ -1,6 +1,7 @@
-"""Worktrees of candidates: made, removed, cleaned up after a crash; and never a user's one touched.
+"""Worktrees of candidates: handed out, taken back, cleaned up after a crash; and never a user's one touched.
 
-`LocalWorkbench` owns one `Checkouts` a run. A worktree is ours only if git's lock on it names the track, which is
+`LocalWorkbench` owns one `Checkouts` a run. A candidate's worktree is a kept tree (`kept`), renamed to its name
+and registered with git. A worktree is ours only if git's lock on it names the track, which is
 written before anything lies at its path: what else lies at a needed path, or holds a needed branch, is reported
 and refused, never overwritten. git's own list of worktrees is changed under the repository's lock only, in
 milliseconds; files are written and deleted outside of it. `git worktree prune` is never used, for it would forget a user's worktree on an unplugged disk.
@@ -13,19 +14,19 @@ import errno
 import itertools
 import os
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import pygit2
 import structlog
 import trio
 
 from sid_actors import refs
-from sid_actors.gitcli import git
 from sid_actors.repository import RepoInfo, metadata_lock
-from sid_actors.trees import GITLINK, files, open_repository, tree_of
-from sid_actors.workbench import disk, pool
-from sid_actors.workbench.submodules import fill_submodules
+from sid_actors.trees import one_line, open_repository
+from sid_actors.workbench import disk, pool, registration
+from sid_actors.workbench.kept import KeptTree, KeptTrees
 from sid_protocol.errors import GitError, WorldError
 from sid_protocol.ids import experiment_branch, worktree_name
 
@@ -65,13 +66,22 @@ class Checkouts:
         root: The track's root; the pool lies in it.
         topic: The track's topic.
         known: Names of worktrees that the run's records say it made.
-        nursery: Where deleting goes on in the background.
+        nursery: Where deleting and preparing goes on in the background.
+        is_walled: Whether agents are in sandboxes, which do not show them the pool.
     """
 
     def __init__(
-        self, info: RepoInfo, root: str, topic: str, known: Iterable[str], nursery: trio.Nursery
+        self,
+        info: RepoInfo,
+        root: str,
+        topic: str,
+        known: Iterable[str],
+        nursery: trio.Nursery,
+        is_walled: Callable[[], bool],
     ) -> None:
         self.pool = f"{root}/pool"
+        self._kept = KeptTrees(info.common_dir, self.pool, is_walled)
+        self._held: dict[str, tuple[Worktree, KeptTree | None]] = {}
         self._mark = f"sid: {root}"
         self._info = info
         self._topic = topic
@@ -94,13 +104,26 @@ class Checkouts:
         self._known.add(name)
         await self._remove(name)
         await trio.Path(path).parent.mkdir(parents=True, exist_ok=True)
-        mark = ("--lock", "--reason", self._mark)
-        add = ("worktree", "add", *mark, "--no-checkout", "--no-track", "-B", branch, path, start)
-        async with metadata_lock(self._info.common_dir):
-            await git("-c", "worktree.useRelativePaths=false", *add, cwd=self._info.top)
-        await git("read-tree", "--reset", "-u", start, cwd=path)
-        await fill_submodules(self._info.common_dir, path, start)
-        return await trio.to_thread.run_sync(self._record, path, branch, start)
+        tree = await self._kept.take(start)
+        try:
+            made = await self._hand_out(tree, path, branch, start)
+        except BaseException:
+            with trio.CancelScope(shield=True):
+                await self._take_back(path, None, tree)
+            raise
+        is_copy = tree.checkout.folder != path
+        if is_copy:
+            self._kept.give_back(tree)
+        self._held[name] = (made, None if is_copy else tree)
+        return made
+
+    def holds(self, worktree: Worktree) -> bool:
+        """Say whether a worktree is a candidate's still."""
+        return any(worktree.path == held.path for held, _ in self._held.values())
+
+    def prepare(self, commit: str) -> None:
+        """Bring the trees that nobody has to a commit, in the background."""
+        self._nursery.start_soon(self._kept.prepare, commit)
 
     async def check_free(self, iteration: int, executors: Iterable[str]) -> None:
         """Refuse a round whose worktrees or branches would meet something of the user's.
@@ -135,18 +158,22 @@ class Checkouts:
         kept = {worktree_name(self._topic, iteration, executor) for executor in keep}
         for name in sorted(self._known - kept):
             await self._remove(name)
+        async with metadata_lock(self._info.common_dir):
+            await trio.to_thread.run_sync(self._forget_folderless)
         for left in await trio.to_thread.run_sync(self._old_trash):
             self._discard(left)
         return await trio.to_thread.run_sync(self._strangers)
 
     async def close(self) -> None:
-        """Remove all worktrees of this run and the whole pool; deleting may be cut short by a deadline."""
+        """Remove all worktrees of this run and the whole pool; deleting goes on where waiting is cut short."""
         for name in sorted(self._known):
             await self._remove(name)
+        await self._kept.close()
+        if gone := await trio.to_thread.run_sync(self._set_pool_aside):
+            self._discard(gone)
+        await trio.to_thread.run_sync(self._drop_empty_folders)
         while self._deleting:
             await self._deleted.wait()
-        await pool.delete(self.pool)
-        await trio.to_thread.run_sync(self._drop_empty_folders)
 
     def _path(self, name: str) -> str:
         return f"{self._info.top}/worktrees/{name}"
@@ -169,35 +196,62 @@ class Checkouts:
         """Say whether something lies at a path that this track's worktree has not been made of."""
         if not os.path.lexists(path):
             return False
-        admin_dir = self._admin_dir(path)
-        lock = Path(admin_dir, "locked") if admin_dir else None
-        if lock is not None and lock.is_file() and lock.read_text(errors="replace").strip() == self._mark:
+        admin_dir = registration.admin_dir_of(self._info.common_dir, path)
+        if admin_dir and registration.is_of(admin_dir, path, self._mark):
             return False
         # git makes the folder, then puts something into it: an empty one is what a killed git left.
         return Path(path).is_symlink() or not Path(path).is_dir() or any(Path(path).iterdir())
 
-    def _record(self, path: str, branch: str, start: str) -> Worktree:
-        git_file = Path(path, ".git").read_bytes()
-        repo = open_repository(self._info.common_dir)
-        paths = [name for name, entry in files(repo, tree_of(repo, start)) if entry.mode != GITLINK]
+    async def _hand_out(self, tree: KeptTree, path: str, branch: str, start: str) -> Worktree:
+        """Make a kept tree a candidate's worktree: branch, registration, name."""
+        manifest = tree.checkout.manifest
+        if manifest is None:
+            raise GitError(f"the checkout {tree.home} is not filled")
+        async with metadata_lock(self._info.common_dir):
+            admin_dir, git_file, is_there = await trio.to_thread.run_sync(
+                self._register, tree, path, branch, start
+            )
+        if not is_there:
+            await pool.copy(tree.home, path)
+            manifest = await trio.to_thread.run_sync(disk.copied, path, manifest)
         return Worktree(
-            path=path,
-            branch=branch,
-            start=start,
-            manifest=disk.record(path, paths, digests=True),
-            git_file=git_file,
-            admin_dir=self._admin_dir(path) or "",
+            path=path, branch=branch, start=start, manifest=manifest, git_file=git_file, admin_dir=admin_dir
         )
 
-    def _admin_dir(self, path: str) -> str | None:
-        """Return the folder in which git keeps a worktree, found by what git wrote there."""
-        for link in Path(self._info.common_dir, "worktrees").glob("*/gitdir"):
-            if link.read_bytes().removesuffix(b"\n") == f"{path}/.git".encode():
-                return str(link.parent)
-        return None
+    def _register(self, tree: KeptTree, path: str, branch: str, start: str) -> tuple[str, bytes, bool]:
+        """Return git's folder of the worktree, what its `.git` holds, and whether the tree could be moved there."""
+        self._set_branch(branch, start)
+        admin_dir, git_file = registration.register(
+            self._info.common_dir, path, branch, tree.checkout.index, self._mark
+        )
+        Path(tree.home, ".git").write_bytes(git_file)
+        try:
+            Path(tree.home).rename(path)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            return admin_dir, git_file, False  # the pool is on another disk
+        tree.checkout.folder = path
+        return admin_dir, git_file, True
+
+    def _set_branch(self, branch: str, start: str) -> None:
+        repo = open_repository(self._info.common_dir)
+        ref = f"refs/heads/{branch}"
+        if refs.target(repo, ref) and (where := refs.checked_out_at(self._info.common_dir, branch)):
+            raise GitError(
+                f"the branch {branch} is checked out in {where[0]}", hint="switch to another branch there"
+            )
+        try:
+            repo.references.create(ref, pygit2.Oid(hex=start), force=True)
+        except (pygit2.GitError, ValueError) as error:
+            raise GitError(f"cannot make the branch {branch}: {one_line(error)}") from None
 
     async def _remove(self, name: str) -> None:
         path = self._path(name)
+        made, tree = self._held.pop(name, (None, None))
+        if made is not None and tree is not None:
+            await self._take_back(path, made, tree)
+            return
         if await trio.to_thread.run_sync(self._is_strange, path):
             return
         left = await trio.to_thread.run_sync(self._move_to_trash, path)
@@ -207,6 +261,25 @@ class Checkouts:
             self._discard(left)
         async with metadata_lock(self._info.common_dir):
             await trio.to_thread.run_sync(self._forget, path)
+
+    async def _take_back(self, path: str, made: Worktree | None, tree: KeptTree) -> None:
+        """Move a tree home, and take it out of git's list; what somebody put in its place stays there."""
+
+        def move() -> None:
+            admin_dir = made.admin_dir if made else registration.admin_dir_of(self._info.common_dir, path)
+            if admin_dir and registration.is_of(admin_dir, path, self._mark):
+                if tree.checkout.folder == path:
+                    with contextlib.suppress(FileNotFoundError):  # deleted by hand
+                        Path(path).rename(tree.home)
+                disk.remove(admin_dir)
+
+        try:
+            async with metadata_lock(self._info.common_dir):
+                await trio.to_thread.run_sync(move)
+        except OSError as error:
+            raise GitError(f"cannot take {path} back: {error.strerror or error}") from error
+        finally:
+            self._kept.give_back(tree)
 
     def _move_to_trash(self, path: str) -> str | None:
         """Move a folder out of the way at once; return where it is now, or None where nothing was."""
@@ -224,8 +297,12 @@ class Checkouts:
         return target
 
     def _forget(self, path: str) -> None:
-        admin_dir = self._admin_dir(path)
+        admin_dir = registration.admin_dir_of(self._info.common_dir, path)
         if admin_dir:
+            disk.remove(admin_dir)
+
+    def _forget_folderless(self) -> None:
+        for admin_dir in list(registration.folderless(self._info.common_dir, self._mark)):
             disk.remove(admin_dir)
 
     def _discard(self, path: str) -> None:
@@ -244,7 +321,18 @@ class Checkouts:
             self._deleted = trio.Event()
 
     def _old_trash(self) -> list[str]:
-        return [str(path) for path in Path(self.pool).glob("trash-*") if str(path) not in self._deleting]
+        trash = [*Path(self.pool).glob("trash-*"), *Path(self.pool).parent.glob("pool-gone-*")]
+        found = [*map(str, trash), *self._kept.strangers()]
+        return [path for path in found if path not in self._deleting]
+
+    def _set_pool_aside(self) -> str | None:
+        """Rename the pool, so that the next run can have one while this is being deleted; None where there is none."""
+        if not Path(self.pool).exists():
+            return None
+        names = (f"{self.pool}-gone-{number}" for number in itertools.count(1))
+        aside = next(name for name in names if not Path(name).exists())
+        Path(self.pool).rename(aside)
+        return aside
 
     def _strangers(self) -> list[str]:
         top = Path(self._path(worktree_name(self._topic, 1, "executor_1"))).parent

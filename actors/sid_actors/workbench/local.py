@@ -69,7 +69,7 @@ class LocalWorkbench:
         known: Iterable[str] = (),
         shared: Shared | None = None,
     ) -> None:
-        self.checkouts = Checkouts(info, root, topic, known, nursery)
+        self.checkouts = Checkouts(info, root, topic, known, nursery, self._is_walled)
         self._info = info
         self._topic = topic
         self._settings = settings
@@ -77,13 +77,14 @@ class LocalWorkbench:
         self._view_lock = trio.Lock()
         self._viewed: str | None = None
         self._open: dict[str, Worktree] = {}
-        self._sealed: dict[str, tuple[str, ...]] = {}
+        self._sealed: dict[str, tuple[str, ...]] = {}  # by path, as in `_shown`
         self._shared = shared
         self._shown: dict[str, tuple[Mount, ...]] = {}
         self._config: ConversionConfig | None = None  # as it is when the run starts
 
     async def open_worktree(self, iteration: int, executor: str, base: str, start: str | None = None) -> str:
         """See `Workbench.open_worktree`."""
+        self._forget_closed()
         made = await self.checkouts.open(iteration, executor, start or base)
         seal = await seal_of(self._info.common_dir, base, self._settings())
         modules = await submodule_paths(self._info.common_dir, start or base)
@@ -161,7 +162,18 @@ class LocalWorkbench:
                 await self._view.fill(commit)
                 await self._show(self._view.folder, commit)
                 self._viewed = commit
+                self.checkouts.prepare(commit)  # what agents read now is what candidates will begin with
         return self._view.folder
+
+    def _is_walled(self) -> bool:
+        return self._shared is not None and self._shared.is_contained(self._settings())
+
+    def _forget_closed(self) -> None:
+        for name, made in list(self._open.items()):
+            if not self.checkouts.holds(made):
+                del self._open[name]
+                self._sealed.pop(made.path, None)
+                self._shown.pop(made.path, None)
 
     async def _show(self, folder: str, commit: str) -> tuple[Mount, ...]:
         """Put into a checkout what it has besides its tracked files, and remember it for the sandbox."""

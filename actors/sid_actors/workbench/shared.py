@@ -89,7 +89,7 @@ class Shared:
         """
         if not settings.setup_command:
             return Prepared("", ())
-        contained = self._contained(settings)
+        contained = self.is_contained(settings)
         words = (settings.setup_command, "sandbox" if contained else "plain", self._path_of_setup)
         digest = await trio.to_thread.run_sync(digest_of, self._info.common_dir, tree, words)
         store = f"{self._root}/setup/{digest}"
@@ -122,7 +122,7 @@ class Shared:
         """
         paths = [*settings.share_paths, *(settings.benchmark_paths if benchmark else ())]
         inside = [*prepared.mounts(folder), *user_mounts(self._info.top, folder, paths)]
-        if not self._contained(settings):
+        if not self.is_contained(settings):
             await trio.to_thread.run_sync(_link, folder, inside)
             return tuple(inside)
         await trio.to_thread.run_sync(_make_room, folder, inside)
@@ -144,7 +144,8 @@ class Shared:
     def _path_of_setup(self) -> str:
         return f"{self._root}/pool/bench"
 
-    def _contained(self, settings: Settings) -> bool:
+    def is_contained(self, settings: Settings) -> bool:
+        """Say whether jobs are in sandboxes."""
         return self._sandboxed and settings.sandbox != "off"
 
     async def _set_up(self, store: str, tree: str, command: str, settings: Settings) -> list[str]:
@@ -164,7 +165,7 @@ class Shared:
     async def _job(self, store: str, command: str, settings: Settings) -> JobSpec:
         home, path = os.environ.get("HOME", "/"), os.environ.get("PATH", os.defpath)
         folder, sandbox = store, None
-        if self._contained(settings):
+        if self.is_contained(settings):
             tools = await trio.to_thread.run_sync(lambda: find_toolchain(path, home=home))
             path, folder = tools.path, self._path_of_setup
             # Relative ones would be taken for what the set-up created; absolute ones are a registry's settings.

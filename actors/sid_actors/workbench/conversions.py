@@ -1,0 +1,67 @@
+"""Whether git, on checkout, writes files otherwise than they are committed: line ends, encodings, filters, keywords.
+
+`pool` asks it of each tree that git filled; where nothing is converted, it writes what differs itself. It is strict:
+a word in a file of attributes that could mean a conversion is taken for one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pygit2
+import trio
+
+from sid_actors.gitcli import git
+from sid_actors.trees import GITLINK, files, open_repository
+
+ATTRIBUTES = ".gitattributes"
+_WORDS = (b"eol", b"crlf", b"ident", b"filter", b"encoding")
+_NO = ("false", "no", "off", "0", "")
+
+
+async def lies_plain(common_dir: str, tree: str) -> bool:
+    """Say whether a checkout of a tree holds its files byte for byte, and no submodules.
+
+    Raises:
+        GitError: git failed.
+    """
+    wanted = r"^core\.(autocrlf|eol|attributesfile)$"
+    shown = await git("config", "-z", "--get-regexp", wanted, cwd=common_dir, expect=(0, 1))
+    config = dict(item.partition("\n")[::2] for item in shown.paths)
+    if (
+        config.get("core.autocrlf", "false").lower() not in _NO
+        or config.get("core.eol", "").lower() == "crlf"
+    ):
+        return False
+    return await trio.to_thread.run_sync(_lies_plain, common_dir, tree, config)
+
+
+def _lies_plain(common_dir: str, tree: str, config: Mapping[str, str]) -> bool:
+    if any(_converts(path.read_bytes()) for path in _outside(common_dir, config) if path.is_file()):
+        return False
+    repo = open_repository(common_dir)
+    for path, entry in files(repo, tree):
+        if entry.mode == GITLINK:
+            return False
+        if path.rpartition("/")[2] == ATTRIBUTES and _converts(repo.read(pygit2.Oid(hex=entry.id))[1]):
+            return False
+    return True
+
+
+def _converts(attributes: bytes) -> bool:
+    return any(word in attributes for word in _WORDS)
+
+
+def _outside(common_dir: str, config: Mapping[str, str]) -> Iterator[Path]:
+    """Yield the files of attributes that are not in the tree, as gitattributes(5) lists them."""
+    yield Path(common_dir, "info/attributes")
+    home = os.environ.get("HOME", "/")
+    settings = os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
+    own = config.get("core.attributesfile") or f"{settings}/git/attributes"
+    yield Path(home, own.removeprefix("~/"))
+    yield Path("/etc/gitattributes")
+    if program := shutil.which("git"):
+        yield Path(program).resolve().parent.parent / "etc/gitattributes"
