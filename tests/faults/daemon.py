@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sid_actors import refs
-from sid_actors.workbench import checkouts, disk
+from sid_actors.workbench import disk, pool, registration
 from sid_daemon import runstore
 from sid_daemon.main import main
 from sid_daemon.store.journal import Journal
@@ -76,10 +76,11 @@ def install() -> None:
         "ref": (refs, "move"),
         "delete": (refs, "delete"),
         "remove": (disk, "remove"),
+        "worktree": (registration, "register"),
     }
     for name, (place, attribute) in blocking.items():
         setattr(place, attribute, wrapped(name, getattr(place, attribute)))
-    vars(checkouts)["git"] = wrapped_async("git", vars(checkouts)["git"])
+    vars(pool)["git"] = wrapped_async("git", vars(pool)["git"])
 
 
 if __name__ == "__main__":

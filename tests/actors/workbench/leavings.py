@@ -178,7 +178,7 @@ LEAVINGS: tuple[Callable[[Path], None], ...] = (
 
 def look(top: Path) -> dict[str, tuple[object, ...]]:
     """Return every path of a folder, git's own file aside, with all that a program could tell about it."""
-    found = {}
+    found: dict[str, tuple[object, ...]] = {}
     for path in (top, *sorted(top.rglob("*"))):
         status = path.lstat()
         content: object = None
