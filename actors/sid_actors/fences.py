@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 TEXT_LIMIT = 8000
 """Characters of one text that is not ours: goal, brief, plan, a guard's output."""
@@ -21,3 +22,15 @@ def clipped(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     return f"{text[: limit // 2]}\n[... {len(text) - limit} characters cut ...]\n{text[-(limit // 2) :]}"
+
+
+def within(lines: Iterable[str], limit: int, rest: str = "(older ones left out)") -> str:
+    """Return the first lines that fit into `limit` characters, and `rest` where some do not."""
+    kept: list[str] = []
+    for line in lines:
+        limit -= len(line) + 1
+        if limit < 0:
+            kept.append(rest)
+            break
+        kept.append(line)
+    return "\n".join(kept)

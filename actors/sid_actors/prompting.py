@@ -10,12 +10,14 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 from typing import Any
 
-from sid_actors.fences import TEXT_LIMIT, clipped, fenced
+from sid_actors.fences import TEXT_LIMIT, clipped, fenced, within
 from sid_actors.lesson_prompts import lessons_part
+from sid_actors.remembrance import remembrance
 from sid_actors.track import Attempt, Track
 from sid_protocol.commands import AgentCommand, DraftPlan, RunPlan, agent_of, role_of
 from sid_protocol.ids import planner_number
@@ -28,9 +30,24 @@ LESSONS_LIMIT = 3000
 """Characters of lessons from failures; the newest are kept."""
 
 _PAGES = Path(__file__).parent / "prompts"
+_OWN = "<!-- own -->\n"
 
 
-async def compose(command: AgentCommand, track: Track) -> str:
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A prompt.
+
+    Attributes:
+        text: All of it.
+        shared: Characters at its beginning that every agent of the role is told in this round, word for word: what a
+            service's cache may keep for all of them.
+    """
+
+    text: str
+    shared: int
+
+
+async def compose(command: AgentCommand, track: Track) -> Prompt:
     """Return the whole prompt of one turn.
 
     Raises:
@@ -48,6 +65,7 @@ async def compose(command: AgentCommand, track: Track) -> str:
         "answer": _answer(role),
         "barred": _barred(track),
         "focus": focus(track, history),
+        "memory": await remembrance(role, track),
         "ideas": "",
         "brief": "",
         "preferred": "",
@@ -64,12 +82,15 @@ async def compose(command: AgentCommand, track: Track) -> str:
         values["plan"] = _plan(plan) if plan else ""
     if isinstance(command, RunPlan) and command.rework_of:
         values["rework"] = _rework(command.guard_output)
-    return _page(role).substitute(values)
+    told = [part.substitute(values) for part in _page(role)]
+    return Prompt("".join(told), len(told[0]) if len(told) > 1 else 0)
 
 
 @functools.cache
-def _page(role: str) -> Template:
-    return Template((_PAGES / f"{role}.md").read_text(encoding="utf-8"))
+def _page(role: str) -> tuple[Template, ...]:
+    """Return the parts of a role's page: what all its agents are told, and what is each one's own."""
+    page = (_PAGES / f"{role}.md").read_text(encoding="utf-8")
+    return tuple(Template(part) for part in page.split(_OWN))
 
 
 def preferred_family(track: Track, number: int) -> str:
@@ -137,17 +158,6 @@ def _items(texts: Iterable[str]) -> str:
     return "\n".join("- " + clipped(text, 1000).replace("\n", "\n  ") for text in texts)
 
 
-def _within(lines: Iterable[str], limit: int) -> str:
-    kept: list[str] = []
-    for line in lines:
-        limit -= len(line) + 1
-        if limit < 0:
-            kept.append("(older ones left out)")
-            break
-        kept.append(line)
-    return "\n".join(kept)
-
-
 def _history(history: Sequence[IterationHistory]) -> str:
     lines: list[str] = []
     for past in reversed(history):
@@ -171,7 +181,7 @@ def _history(history: Sequence[IterationHistory]) -> str:
             f"  rejected: {rejected.approach_family} ({_short(rejected.rejection_reason)}): {_short(rejected.hypothesis)}"
             for rejected in past.rejected_plans
         ]
-    return _within(lines, HISTORY_LIMIT)
+    return within(lines, HISTORY_LIMIT)
 
 
 def _lessons(attempts: Iterable[Attempt]) -> str:
@@ -180,7 +190,7 @@ def _lessons(attempts: Iterable[Attempt]) -> str:
         for attempt in attempts
         if attempt.failure
     ]
-    return _within(reversed(list(dict.fromkeys(told))), LESSONS_LIMIT)
+    return within(reversed(list(dict.fromkeys(told))), LESSONS_LIMIT)
 
 
 def _short(text: str) -> str:

@@ -128,11 +128,13 @@ async def make_turn(
     """
     role = role_of(command)
     plan = getattr(command, "plan", None)
+    prompt = await compose(command, track)
     return Turn(
         role=cast("Role", role),
         agent_id=agent_of(command),
         iteration=command.iteration,
-        prompt=await compose(command, track),
+        prompt=prompt.text,
+        shared=prompt.shared,
         schema=agent_schema(role),
         cwd=cwd,
         deadline_s=float(getattr(track.settings.deadlines, role)),

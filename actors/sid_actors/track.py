@@ -107,6 +107,13 @@ class Track(Protocol):
     def lessons(self, role: str) -> tuple[Told, ...]:
         """Return the lessons that stand in a role's prompts this round."""
 
+    @property
+    def ladder(self) -> str | None:
+        """What a run that is stuck is to do otherwise in this round, or None."""
+
+    async def memory(self) -> str:
+        """Return `state/memory.md`: what the run has learnt, most useful first; empty before its first round."""
+
     async def history(self, last: int) -> list[IterationHistory]:
         """Return the last `last` recorded rounds, oldest first."""
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sid_daemon.core.audit import headline
+from sid_daemon.core.ladder import rung_of
 from sid_daemon.core.round import seconds_between
 from sid_daemon.core.state import RunState
 from sid_daemon.figures import difference
@@ -22,6 +23,7 @@ from sid_protocol.status import (
     ActorRow,
     BudgetRow,
     Counters,
+    LadderRow,
     MeasuredRun,
     RoleSpend,
     RoundSummary,
@@ -72,7 +74,15 @@ def run_row(
         direction=settings.benchmark_direction,
         target=settings.target_value,
         audit=headline(state.audited) if state.audited else None,
+        ladder=_ladder(state),
     )
+
+
+def _ladder(state: RunState) -> LadderRow | None:
+    rung = rung_of(state.dry_rounds)
+    if rung is None:
+        return None
+    return LadderRow(step=rung.step, of=rung.of, name=rung.name, told=rung.told, rounds=rung.dry)
 
 
 def _counters(state: RunState) -> Counters:

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sid_actors.track import Attempt, Told
+from sid_daemon.core.ladder import rung_of
 from sid_daemon.core.learning import rule_of, told_to
 from sid_daemon.core.lessons import usefulness
 from sid_daemon.core.state import RunState
 from sid_daemon.runstore import RunStore
+from sid_daemon.store.documents import MEMORY, render_list
 from sid_protocol.records import (
     FAMILIES,
     BenchmarkResult,
@@ -115,6 +117,17 @@ class RunTrack:
         ordered = sorted(keys, key=lambda key: usefulness(state.lessons, key), reverse=True)
         traces = state.lessons.traces
         return tuple(Told(rule_of(key), traces[key].snippets if key in traces else ()) for key in ordered)
+
+    @property
+    def ladder(self) -> str | None:
+        """What a run that is stuck is to do otherwise in this round."""
+        rung = rung_of(self._state().dry_rounds)
+        return rung.told if rung else None
+
+    async def memory(self) -> str:
+        """Return what the run has learnt."""
+        entries = await self._store.entries(MEMORY)
+        return render_list(MEMORY, entries) if entries else ""
 
     async def history(self, last: int) -> list[IterationHistory]:
         """Return the last `last` recorded rounds, oldest first."""

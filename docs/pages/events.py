@@ -21,6 +21,7 @@ LOG_RECORDS = {
     "run_created": "`init` made the run: `baseline`, `commit`, `root`",
     "run_started": "`start`, or the daemon resumed it: `resumed`, `after_crash`, `rounds`",
     "round_started": "a round begins: `head`, `best_score`, `ideas` taken",
+    "ladder_step": "so many rounds in a row had no winner, and this one looks otherwise: `rung` `of`, `name`, `rounds`, `told`",
     "round_resumed": "a round that was under way goes on",
     "step_started": "a step of the round begins; steps overlap",
     "brief_done": "research is done: number of `ideas`",

@@ -348,6 +348,8 @@ class IterationHistory(Record):
     ended_at: str = ""
     cost: Cost = Cost()
     """Of all agents' turns of the round."""
+    ladder: str | None = None
+    """The step of the escalation ladder that the round was on."""
 
 
 # 5 Visualization

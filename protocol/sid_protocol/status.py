@@ -109,6 +109,16 @@ class BudgetRow(Result):
     roles: list[RoleSpend] = []
 
 
+class LadderRow(Result):
+    """The step of the escalation ladder that a run without winners is on."""
+
+    step: int = Field(description="From 1.")
+    of: int = Field(description="How many steps there are; the last is a report to the user.")
+    name: str
+    told: str = Field(description="What researcher and planners are told.")
+    rounds: int = Field(description="Rounds in a row without a winner.")
+
+
 class RunRow(Result):
     """One run, as `run.list` and `run.status` tell of it."""
 
@@ -136,6 +146,9 @@ class RunRow(Result):
     target: float | None = None
     audit: str | None = Field(
         default=None, description="What all merges together gained, as measured last, one line."
+    )
+    ladder: LadderRow | None = Field(
+        default=None, description="Null while there is a winner now and then; then what is done otherwise."
     )
 
 

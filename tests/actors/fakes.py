@@ -50,6 +50,11 @@ class FakeTrack:
     past: list[IterationHistory] = field(default_factory=list)
     tried: list[Attempt] = field(default_factory=list)
     learned: list[tuple[tuple[str, ...], Told]] = field(default_factory=list)
+    ladder: str | None = None
+    page: str = ""
+
+    async def memory(self) -> str:
+        return self.page
 
     def lessons(self, role: str) -> tuple[Told, ...]:
         return tuple(told for roles, told in self.learned if role in roles)

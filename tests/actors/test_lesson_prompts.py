@@ -15,9 +15,9 @@ async def test_a_lesson_stands_in_the_prompts_of_its_roles_only() -> None:
     track = FakeTrack(learned=[(("executor",), Told("Do not loop.", (HOSTILE,)))])
     executor = await compose(RunPlan(id="x", iteration=4, executor="executor_1", plan=PLAN, base="b"), track)
     planner = await compose(DraftPlan(id="p", iteration=4, planner="planner_a", head="b"), track)
-    assert "1. Do not loop." in executor
-    assert "Do not loop." not in planner
-    assert "Lessons" not in planner
+    assert "1. Do not loop." in executor.text
+    assert "Do not loop." not in planner.text
+    assert "Lessons" not in planner.text
 
 
 def test_evidence_cannot_close_its_fence() -> None:

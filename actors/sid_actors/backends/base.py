@@ -26,6 +26,7 @@ class Turn:
         agent_id: For example `planner_a`.
         iteration: The round.
         prompt: The whole prompt, UTF-8 text.
+        shared: Characters at its beginning that all agents of the role are told alike in this round.
         schema: JSON Schema of the answer; None for an executor.
         cwd: Absolute path; an executor's worktree, for others a view of the improvement branch.
         sealed: Absolute paths in `cwd` that must stay read-only (executor).
@@ -50,6 +51,7 @@ class Turn:
     plan: Plan | None = None
     number: int = 1
     guard_output: str = ""
+    shared: int = 0
 
 
 @dataclass(frozen=True, slots=True)

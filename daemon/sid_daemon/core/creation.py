@@ -69,6 +69,7 @@ def recreate(state: RunState, created: RunState) -> RunState:
         blocked_count=state.blocked_count,
         winner_families=state.winner_families,
         tried=state.tried,
+        dry_rounds=state.dry_rounds if alike else 0,
         spent=state.spent,
         wall_s=state.wall_s,
         starts=state.starts,

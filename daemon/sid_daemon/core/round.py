@@ -362,6 +362,7 @@ def record(turn: Turn) -> None:
     turn.set(
         sub_scores=dict(outcome.sub_scores) if outcome else state.sub_scores,
         tried=remembered(state, now),
+        dry_rounds=0 if won is not None else state.dry_rounds + 1,
         summed_gain=state.summed_gain + ((won.gain or 0.0) if won else 0.0),
         completed=state.completed + 1,
         plateau_count=plateau,

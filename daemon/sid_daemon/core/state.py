@@ -156,6 +156,7 @@ class RunState:
         waived: Limits that held already when the user asked for these rounds.
         winner_families: The winning family of the last two rounds; None is a round without.
         tried: The candidates of recorded rounds that did not win, oldest first; the newest are kept.
+        dry_rounds: Rounds in a row without a winner; unlike `breaker_count` no start puts it back.
         head: The improvement branch's commit as the run left it.
         outstanding: Commands without a terminal event, by id: what a restart issues again.
         suspended: The stop under way is the daemon's, not the user's.
@@ -202,6 +203,7 @@ class RunState:
     blocked_count: int = 0
     winner_families: tuple[str | None, ...] = ()
     tried: tuple[Tried, ...] = ()
+    dry_rounds: int = 0
     noisy: bool = False
     run_timeout_s: float | None = None
     history: SelectionHistory = field(default_factory=SelectionHistory)

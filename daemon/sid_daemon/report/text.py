@@ -14,6 +14,7 @@ from pydantic import JsonValue
 
 from sid_daemon.core.audit import Audited, headline
 from sid_daemon.core.evidence import MAD_TO_SD, findable_gains
+from sid_daemon.core.ladder import rung_line, rung_of
 from sid_daemon.core.measuring import NOISY_MIN_EFFECT
 from sid_daemon.core.state import ENDED, RunState, Spent
 from sid_daemon.core.wording import noise_line
@@ -139,6 +140,8 @@ def status_notes(state: RunState) -> list[str]:
             f"{branch} is checked out in a worktree of yours: wins are kept on refs/sid/{state.goal_slug}, "
             "and the branch follows when it is free"
         )
+    if rung := rung_of(state.dry_rounds):
+        notes.append(rung_line(rung))
     if state.audited is not None:
         notes.append(headline(state.audited))
     if state.audit is not None:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from sid_daemon.store.memory import render_memory
 from sid_protocol.records import Plan, Record, ResearchBrief
 
 # The answers of agents come first in these classes, their identity first in the contracts.
@@ -33,7 +34,8 @@ RAW_DATA = "tracking/raw_data.json"
 EVENTS = "tracking/events.json"
 RESULTS = "tracking/results.tsv"
 IMPROVEMENTS = "state/improvements.md"
-LISTS = (RAW_DATA, EVENTS, RESULTS, IMPROVEMENTS)
+MEMORY = "state/memory.md"
+LISTS = (RAW_DATA, EVENTS, RESULTS, IMPROVEMENTS, MEMORY)
 """Views that only grow: the journal keeps their entries, `render_list` makes the file."""
 _DIRECTION = "# metric_direction: "
 COLUMNS = ("iteration", "commit", "metric", "delta", "guard", "status", "description")
@@ -86,4 +88,6 @@ def render_list(file: str, entries: Iterable[str]) -> str:
         return "".join(f"{line}\n" for line in (told, "\t".join(COLUMNS), *rows))
     if file == IMPROVEMENTS:
         return "".join(f"{one}\n" if one.startswith("-") else f"\n{one}\n" for one in entries).lstrip("\n")
+    if file == MEMORY:
+        return render_memory(entries)
     raise KeyError(file)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from sid_daemon.core.describe import describe
+from sid_daemon.core.ladder import rung_line, rung_of
 from sid_daemon.core.round import seconds_between
 from sid_daemon.core.state import Execution, Round, RunState
 from sid_daemon.figures import one_line
@@ -85,7 +86,7 @@ def _of_work(before: RunState, event: AnyEvent, after: RunState) -> list[LogReco
             resumed = before.round is not None and before.round.prepared
             name = "round_resumed" if resumed else "round_started"
             fields = {"head": event.head, "best_score": after.best_score, "ideas": len(event.ideas)}
-            return [("info", name, {**where, **fields})]
+            return [("info", name, {**where, **fields}), *([] if resumed else _rung(after, where))]
         case BriefDone():
             fields = {"ideas": len(event.brief.ideas), "duration_s": event.duration_s}
             return [("info", "brief_done", {**where, "step": "research", "actor": "researcher", **fields})]
@@ -110,6 +111,21 @@ def _of_work(before: RunState, event: AnyEvent, after: RunState) -> list[LogReco
             return [("warning", "deadline_passed", {**where, "actor": actor, "clock": event.clock})]
         case _:
             return _of_measuring(before, event, where)
+
+
+def _rung(after: RunState, where: dict[str, Any]) -> list[LogRecord]:
+    """Return the step of the escalation ladder that a new round is on."""
+    rung = rung_of(after.dry_rounds)
+    if rung is None:
+        return []
+    fields = {
+        "rung": rung.step,
+        "of": rung.of,
+        "name": rung.name,
+        "rounds": rung.dry,
+        "told": rung_line(rung),
+    }
+    return [("warning" if rung.is_report else "info", "ladder_step", {**where, **fields})]
 
 
 def _drafted(planner: str, event: PlanDrafted, after: RunState) -> dict[str, Any]:

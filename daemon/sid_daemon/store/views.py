@@ -12,15 +12,17 @@ from dataclasses import dataclass, field
 
 from sid_daemon.core.adoption import Change, by_hand
 from sid_daemon.core.audit import Audited
-from sid_daemon.core.state import Round, RunState
+from sid_daemon.core.state import ACTIVE, Round, RunState
 from sid_daemon.figures import one_line
 from sid_daemon.report.text import audit_fields
+from sid_daemon.store import memory
 from sid_daemon.store import views_round as rounds
 from sid_daemon.store import views_state as places
 from sid_daemon.store.documents import (
     EVENTS,
     IMPROVEMENTS,
     LISTS,
+    MEMORY,
     RAW_DATA,
     RESULTS,
     direction_entry,
@@ -97,6 +99,8 @@ def project(before: RunState | None, event: AnyEvent, after: RunState) -> Projec
     if before is not None and isinstance(event, RoundClosed) and closed:
         _closed(before, old, event, documents, entries)
     documents.update(lesson_documents(before, event, after))
+    if before is not None and after.status != before.status and after.status not in ACTIVE:
+        entries.append((MEMORY, memory.end_entry(after, event.at)))
     _where(before, event, after, closed=closed, documents=documents)
     return Projection(documents, tuple(entries))
 
@@ -266,6 +270,7 @@ def _closed(
     documents[places.report_path(iteration)] = render(rounds.merge_report(state, now, event.tags))
     entries.extend((RAW_DATA, entry(one)) for one in rounds.raw_entries(now))
     entries.extend((RESULTS, rounds.row_line(row)) for row in rounds.result_rows(now))
+    entries.append((MEMORY, memory.round_entry(state, now)))
 
 
 def _where(

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from sid_daemon.core.describe import describe
+from sid_daemon.core.ladder import rung_of
 from sid_daemon.core.measuring import CandidateOutcome, Verdict
 from sid_daemon.core.novelty import Tried
 from sid_daemon.core.state import Execution, Round, RunState
@@ -113,6 +114,7 @@ def history(state: RunState, now: Round, ended_at: str, tags: Mapping[str, str])
         started_at=now.started_at,
         ended_at=ended_at,
         cost=now.cost,
+        ladder=rung.name if (rung := rung_of(state.dry_rounds)) else None,
     )
 
 
