@@ -26,6 +26,8 @@ from sid_protocol.records import IterationHistory, Plan, ResearchBrief, agent_sc
 HISTORY_ROUNDS = 12
 HISTORY_LIMIT = 6000
 """Characters of history in a prompt; older rounds are left out first."""
+LESSONS_ROUNDS = 40
+"""Rounds whose failures are told."""
 LESSONS_LIMIT = 3000
 """Characters of lessons from failures; the newest are kept."""
 
@@ -54,7 +56,7 @@ async def compose(command: AgentCommand, track: Track) -> Prompt:
         StoreError: the track's history could not be read.
     """
     history = await track.history(HISTORY_ROUNDS)
-    attempts = await track.attempts()
+    attempts = await track.attempts(LESSONS_ROUNDS)
     role = role_of(command)
     values = {
         "iteration": str(command.iteration),
@@ -186,7 +188,7 @@ def _history(history: Sequence[IterationHistory]) -> str:
 
 def _lessons(attempts: Iterable[Attempt]) -> str:
     told = [
-        f"round {attempt.iteration}, {attempt.plan.approach_family}: {_short(attempt.failure)}"
+        f"round {attempt.iteration}, {attempt.family}: {_short(attempt.failure)}"
         for attempt in attempts
         if attempt.failure
     ]
@@ -241,6 +243,7 @@ def _rework(guard_output: str) -> str:
     )
 
 
+@functools.cache
 def _answer(role: str) -> str:
     schema: dict[str, Any] | None = agent_schema(role)
     if schema is None:

@@ -6,10 +6,11 @@ here writes, and nothing here decides.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-from sid_protocol.records import IterationHistory, Plan, ResearchBrief
+from sid_protocol.records import IterationHistory, ResearchBrief
 from sid_protocol.settings import Settings
 
 
@@ -19,17 +20,21 @@ class Attempt:
 
     Attributes:
         iteration: Its round.
-        plan: Its plan, extra fields (such as a recipe) included.
+        family: Its plan's approach family.
         score: Its measured score, or None.
         won: Whether it was merged.
         failure: Its failure's category and lesson, or None.
+        before: The best score before its round, or None.
+        extra: What its plan holds beyond the contract's fields, such as a recipe.
     """
 
     iteration: int
-    plan: Plan
+    family: str
     score: float | None
     won: bool
     failure: str | None = None
+    before: float | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,5 +122,5 @@ class Track(Protocol):
     async def history(self, last: int) -> list[IterationHistory]:
         """Return the last `last` recorded rounds, oldest first."""
 
-    async def attempts(self) -> list[Attempt]:
-        """Return every candidate of every recorded round, oldest first."""
+    async def attempts(self, last: int) -> list[Attempt]:
+        """Return every candidate of the last `last` recorded rounds, oldest first."""

@@ -7,6 +7,7 @@ from the run's database.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
 from sid_actors.track import Attempt, Told
 from sid_daemon.core.ladder import rung_of
@@ -15,6 +16,7 @@ from sid_daemon.core.lessons import usefulness
 from sid_daemon.core.state import RunState
 from sid_daemon.runstore import RunStore
 from sid_daemon.store.documents import MEMORY, render_list
+from sid_daemon.store.journal import Journal
 from sid_protocol.records import (
     FAMILIES,
     BenchmarkResult,
@@ -23,6 +25,8 @@ from sid_protocol.records import (
     ResearchBrief,
 )
 from sid_protocol.settings import Settings
+
+T = TypeVar("T")
 
 
 class RunTrack:
@@ -35,8 +39,8 @@ class RunTrack:
 
     def __init__(self, state: Callable[[], RunState], store: RunStore) -> None:
         self._state = state
-        self._store = store
-        self._attempts: dict[int, list[Attempt]] = {}
+        self._histories = _Recorded(store, _read_history)
+        self._attempts = _Recorded(store, _read_attempts)
 
     @property
     def run_id(self) -> str:
@@ -131,42 +135,71 @@ class RunTrack:
 
     async def history(self, last: int) -> list[IterationHistory]:
         """Return the last `last` recorded rounds, oldest first."""
+        return list((await self._histories.of(self._last(last))).values())
+
+    async def attempts(self, last: int) -> list[Attempt]:
+        """Return every candidate of the last `last` recorded rounds, oldest first."""
+        found = await self._attempts.of(self._last(last))
+        return [attempt for attempts in found.values() for attempt in attempts]
+
+    def _last(self, last: int) -> range:
         done = self._state().completed
-        rounds = []
-        for iteration in range(max(1, done - last + 1), done + 1):
-            text = await self._store.document(f"state/iteration_history/round_{iteration}.json")
-            if text is not None:
-                rounds.append(IterationHistory.model_validate_json(text))
-        return rounds
+        return range(max(1, done - last + 1), done + 1)
 
-    async def attempts(self) -> list[Attempt]:
-        """Return every candidate of every recorded round, oldest first."""
-        for iteration in range(1, self._state().completed + 1):
-            if iteration not in self._attempts:
-                self._attempts[iteration] = await self._read_attempts(iteration)
-        return [attempt for iteration in sorted(self._attempts) for attempt in self._attempts[iteration]]
 
-    async def _read_attempts(self, iteration: int) -> list[Attempt]:
-        text = await self._store.document(f"state/iteration_history/round_{iteration}.json")
-        if text is None:
-            return []
-        winner = IterationHistory.model_validate_json(text).winner
-        plans = {}
-        for _, body in await self._store.documents(f"state/plan_archive/round_{iteration}/"):
-            plan = Plan.model_validate_json(body)
-            plans[plan.plan_id] = plan
-        attempts = []
-        for _, body in await self._store.documents(f"state/benchmark_results/round_{iteration}/"):
-            result = BenchmarkResult.model_validate_json(body)
-            failure = result.failure_analysis
-            if result.plan_id in plans:
-                attempts.append(
-                    Attempt(
-                        iteration=iteration,
-                        plan=plans[result.plan_id],
-                        score=result.benchmark_score,
-                        won=winner is not None and winner.plan_id == result.plan_id,
-                        failure=f"{failure.category}: {failure.why}" if failure else None,
-                    )
+class _Recorded(Generic[T]):
+    """What was read of the newest recorded rounds: every turn of a round asks for the same.
+
+    Args:
+        store: The run's database.
+        read: Reads a round, which may not be there.
+    """
+
+    def __init__(self, store: RunStore, read: Callable[[Journal, int], T | None]) -> None:
+        self._store = store
+        self._read = read
+        self._known: dict[int, T | None] = {}
+        self._widest = 0
+
+    async def of(self, rounds: range) -> dict[int, T]:
+        """Return rounds by their number; only the widest range asked for is kept."""
+        missing = [number for number in rounds if number not in self._known]
+        if missing:
+            self._known.update(
+                await self._store.read(lambda journal: {one: self._read(journal, one) for one in missing})
+            )
+            self._widest = max(self._widest, len(rounds))
+            for number in [one for one in self._known if one < rounds.stop - self._widest]:
+                del self._known[number]
+        known = {number: self._known.get(number) for number in rounds}
+        return {number: one for number, one in known.items() if one is not None}
+
+
+def _read_history(journal: Journal, iteration: int) -> IterationHistory | None:
+    text = journal.document(f"state/iteration_history/round_{iteration}.json")
+    return None if text is None else IterationHistory.model_validate_json(text)
+
+
+def _read_attempts(journal: Journal, iteration: int) -> list[Attempt] | None:
+    history = _read_history(journal, iteration)
+    if history is None:
+        return None
+    bodies = (body for _, body in journal.documents(f"state/plan_archive/round_{iteration}/"))
+    plans = {plan.plan_id: plan for plan in map(Plan.model_validate_json, bodies)}
+    attempts = []
+    for _, body in journal.documents(f"state/benchmark_results/round_{iteration}/"):
+        result = BenchmarkResult.model_validate_json(body)
+        plan, failure = plans.get(result.plan_id), result.failure_analysis
+        if plan is not None:
+            attempts.append(
+                Attempt(
+                    iteration=iteration,
+                    family=plan.approach_family,
+                    score=result.benchmark_score,
+                    won=history.winner is not None and history.winner.plan_id == result.plan_id,
+                    failure=f"{failure.category}: {failure.why}" if failure else None,
+                    before=history.baseline_score,
+                    extra=plan.model_extra or {},
                 )
-        return attempts
+            )
+    return attempts

@@ -7,6 +7,7 @@ contracts page only. The JSON Schema of an agent's answer is made from these cla
 
 from __future__ import annotations
 
+import functools
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StringConstraints
@@ -535,11 +536,15 @@ class ResultRow(Record):
     description: str
 
 
+@functools.cache  # made anew for every turn it was a fifth of the daemon's time
 def agent_schema(role: str) -> dict[str, Any] | None:
     """Return the JSON Schema that a role's answer must meet; None for an executor (free text).
 
     Args:
         role: `researcher`, `planner`, `architect`, `critic` or `executor`.
+
+    Returns:
+        One object for all callers, to be read only.
 
     Raises:
         KeyError: there is no such role.

@@ -62,8 +62,8 @@ class FakeTrack:
     async def history(self, last: int) -> list[IterationHistory]:
         return self.past[-last:]
 
-    async def attempts(self) -> list[Attempt]:
-        return self.tried
+    async def attempts(self, last: int) -> list[Attempt]:
+        return [one for one in self.tried if one.iteration > self.tried[-1].iteration - last]
 
 
 @dataclass

@@ -18,7 +18,7 @@ from sid_actors.track import Attempt
 from sid_actors.workbench.sandbox import Sandbox
 from sid_actors.workbench.toolchain import find_toolchain
 from sid_protocol.errors import BackendError
-from sid_protocol.records import IterationHistory, Plan
+from sid_protocol.records import Plan
 from sid_protocol.settings import Scope, Settings
 from tests.actors.fakes import PLAN, FakeTrack
 from tests.conftest import Spawn
@@ -149,13 +149,12 @@ async def test_planners_of_a_round_share_one_survey(shop: Shop) -> None:
 
 async def test_what_was_tried_is_not_planned_again_and_a_runner_up_is(shop: Shop) -> None:
     first = await shop.plan()
-    shop.track.past = [
-        IterationHistory(
-            iteration=1, baseline_score=10.0, winner=None, losers=[], research_brief_id="round_1"
-        )
-    ]
     for score, again in ((9.0, False), (11.0, True)):
-        shop.track.tried = [Attempt(iteration=1, plan=first, score=score, won=False)]
+        extra = first.model_extra or {}
+        tried = Attempt(
+            iteration=1, family=first.approach_family, score=score, won=False, before=10.0, extra=extra
+        )
+        shop.track.tried = [tried]
         nxt = await shop.plan(iteration=int(score))
         same = nxt.model_extra == first.model_extra
         assert same == again

@@ -181,7 +181,15 @@ async def test_a_prompt_says_what_binds_and_leaves_no_gap(role: str) -> None:
         sealed=("bench.py",),
         settings=Settings(target_value=4.0, primary_metric="seconds", benchmark_direction="lower_is_better"),
         past=[past(1)],
-        tried=[Attempt(iteration=1, plan=PLAN, score=None, won=False, failure="oom: too much memory")],
+        tried=[
+            Attempt(
+                iteration=1,
+                family=PLAN.approach_family,
+                score=None,
+                won=False,
+                failure="oom: too much memory",
+            )
+        ],
     )
     prompt = (await compose(COMMANDS[role], track)).text
 
@@ -209,7 +217,8 @@ async def test_a_prompt_stays_short_however_long_the_record_is() -> None:
         goal="g" * 100_000,
         past=[past(number, "h" * 5000) for number in range(1, 500)],
         tried=[
-            Attempt(iteration=n, plan=PLAN, score=None, won=False, failure=f"{n}" * 200) for n in range(500)
+            Attempt(iteration=n, family="data", score=None, won=False, failure=f"{n}" * 200)
+            for n in range(500)
         ],
     )
     prompt = (await compose(COMMANDS["planner"], track)).text

@@ -35,7 +35,8 @@ from sid_protocol.records import Cost, Plan
 FREE = Cost(input_tokens=0, output_tokens=0, usd=0.0)
 
 _CHILD = "sid_actors.backends.local.child"
-_ALL_ROUNDS = 1_000_000
+_ROUNDS = 1000
+"""Rounds whose attempts are known: more than a catalogue lasts, and an end to what a run of weeks holds in memory."""
 _OUTPUT_MB = 16
 _TOOL_S = 120.0  # copying a large checkout on a busy disk
 
@@ -104,7 +105,7 @@ class LocalBackend:
         assert known.survey is not None
         track = turn.track
         idea = answers.choose(known.survey["ideas"], turn.number, track.streak_family)
-        return answers.plan(idea, track.settings, await track.attempts())
+        return answers.plan(idea, track.settings, await track.attempts(_ROUNDS))
 
     async def _advise(self, turn: Turn) -> dict[str, Any]:
         plan, track = _plan_of(turn), turn.track
@@ -294,8 +295,7 @@ def _plan_of(turn: Turn) -> Plan:
 
 
 async def _attempts(turn: Turn) -> list[Attempt]:
-    track = turn.track
-    return answers.past_attempts(await track.attempts(), await track.history(_ALL_ROUNDS), track.settings)
+    return answers.past_attempts(await turn.track.attempts(_ROUNDS), turn.track.settings)
 
 
 async def _run(spec: JobSpec, activity: ActivityLog) -> JobResult:

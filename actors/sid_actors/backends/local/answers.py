@@ -13,7 +13,7 @@ from sid_actors.backends.local.globs import matches
 from sid_actors.backends.local.recipe import Attempt, Recipe, RecipeInvalid, spent
 from sid_actors.track import Attempt as TrackAttempt
 from sid_protocol.errors import BackendError
-from sid_protocol.records import IterationHistory, Plan
+from sid_protocol.records import Plan
 from sid_protocol.settings import Settings
 
 RECIPE = "recipe"
@@ -28,24 +28,20 @@ _BEYOND = (
 )
 
 
-def past_attempts(
-    attempts: Iterable[TrackAttempt], history: Iterable[IterationHistory], settings: Settings
-) -> list[Attempt]:
+def past_attempts(attempts: Iterable[TrackAttempt], settings: Settings) -> list[Attempt]:
     """Return what came of every recipe of the record, oldest first; plans without a recipe are passed over.
 
     Args:
-        attempts: Every candidate of every recorded round.
-        history: The same rounds, for the score that each was held against.
+        attempts: The candidates of recorded rounds.
         settings: For the direction of the metric.
     """
-    held_against = {past.iteration: past.baseline_score for past in history}
     sign = 1 if settings.benchmark_direction == "higher_is_better" else -1
     found = []
     for attempt in attempts:
-        recipe = recipe_of(attempt.plan)
+        recipe = _recipe_in(attempt.extra)
         if recipe is None:
             continue
-        before = held_against.get(attempt.iteration)
+        before = attempt.before
         gained = (
             not attempt.won
             and attempt.failure is None
@@ -59,8 +55,12 @@ def past_attempts(
 
 def recipe_of(plan: Plan) -> Recipe | None:
     """Return the recipe of a plan, None where it has none."""
+    return _recipe_in(plan.model_extra or {})
+
+
+def _recipe_in(extra: Mapping[str, Any]) -> Recipe | None:
     try:
-        return Recipe.from_json((plan.model_extra or {}).get(RECIPE))
+        return Recipe.from_json(extra.get(RECIPE))
     except RecipeInvalid:
         return None
 
@@ -137,7 +137,7 @@ def choose(ideas: Sequence[Mapping[str, Any]], number: int, barred: str | None) 
 def plan(idea: Mapping[str, Any], settings: Settings, attempts: Iterable[TrackAttempt]) -> dict[str, Any]:
     """Return the planner's answer for one idea."""
     recipe = Recipe.from_json(idea["recipe"])
-    alike = [past for past in attempts if (other := recipe_of(past.plan)) and _is_like(recipe, other)]
+    alike = [past for past in attempts if (other := _recipe_in(past.extra)) and _is_like(recipe, other)]
     return {
         "hypothesis": idea["hypothesis"],
         "approach_family": idea["family"],
