@@ -16,8 +16,8 @@ import trio
 from sid_actors.backends.anthropic_api import Service
 from sid_actors.workbench.machine import MachineLock, lock_path
 from sid_daemon import config
+from sid_daemon.announcing import Emit
 from sid_daemon.charts import Charts
-from sid_daemon.conductor import Emit
 from sid_daemon.daemon_settings import DaemonSettings
 from sid_daemon.hands import MakeRunConductor
 from sid_daemon.host import Host

@@ -2,6 +2,8 @@
 
     1 receive an event   2 fold it (pure)   3 make it durable   4 adopt the state   5 dispatch what is due
 
+and, beside it, show what is durable (see `announcing`).
+
 The only holder of a run's state and the only writer of its journal. It decides nothing: what is to be done
 is `state.outstanding`, and dispatching is sending what of it is neither under way nor held back by a pause, a
 stop or a resume's clean-up. It sleeps to the next deadline and reports what passed.
@@ -9,7 +11,6 @@ stop or a resume's clean-up. It sleeps to the next deadline and reports what pas
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
@@ -17,6 +18,7 @@ import trio
 
 from sid_actors.actor import Work
 from sid_actors.supervisor import ChildSpec, RestartIntensityExceeded, Supervisor
+from sid_daemon.announcing import Announcer, Emit
 from sid_daemon.clock import now_iso
 from sid_daemon.core import deadlines
 from sid_daemon.core.run import is_active
@@ -24,7 +26,6 @@ from sid_daemon.core.state import RunState
 from sid_daemon.core.turn import by_role
 from sid_daemon.folding import fold_batch
 from sid_daemon.runstore import RunStore
-from sid_daemon.store.records_run import LogRecord
 from sid_protocol.commands import (
     AgentCommand,
     AnyCommand,
@@ -53,11 +54,12 @@ STOP_GRACE_S = 5.0
 """What ends by itself within this time after a stop request is kept."""
 KILL_GRACE_S = 1.5
 """What is then ended may take this long of its own grace; a stop takes at most 10 s in all."""
+SHOW_LIMIT_S = 30.0
+"""Longest wait for the views of a run that is over."""
 LEAVE_LIMIT_S = 60.0
 """Longest wait for a busy disk while a run tidies up; the next start removes the rest."""
 LOOKS = 4
 """So often, within an executor's idle limit, somebody looks for signs of life that nobody reports."""
-Emit = Callable[..., None]
 
 
 class Hands(Protocol):
@@ -89,7 +91,7 @@ class Conductor:
         started: Set when the first event is on disk.
         over: Set when the run's last event is on disk and nothing of it is at work.
         ended: Set when everything that the run made beside its branches is removed, too.
-        on_round: Called after each recorded round.
+        announcer: Shows what is durable.
         failure: What kept the run's events from the disk, or None.
     """
 
@@ -100,8 +102,7 @@ class Conductor:
         self.started = trio.Event()
         self.over = trio.Event()
         self.ended = trio.Event()
-        self.on_round: Callable[[], None] = lambda: None
-        self._emit = emit
+        self.announcer = Announcer(state.run_id, store, emit)
         self._up, self._mail = trio.open_memory_channel[AnyEvent](0)
         self._supervisor = Supervisor(outbox=self._up.clone())
         self._under_way: dict[str, AnyCommand] = {}
@@ -112,7 +113,6 @@ class Conductor:
         self._stop_grace_s = STOP_GRACE_S
         self._nursery: trio.Nursery | None = None
         self.failure: SidError | None = None
-        self._last_words: list[LogRecord] = []
 
     # What the daemon's methods use
 
@@ -167,9 +167,11 @@ class Conductor:
                 self._nursery = nursery
                 nursery.start_soon(self._supervise)
                 nursery.start_soon(self._watch_deadlines)
+                nursery.start_soon(self.announcer.run)
                 await self._supervisor.started.wait()
                 try:
                     await self._take([first])
+                    await self.announcer.show()
                     self.started.set()
                     await self._loop()
                 except StoreError as error:
@@ -225,21 +227,20 @@ class Conductor:
             await self._take(await self._receive())
 
     async def _take(self, events: list[AnyEvent]) -> None:
-        """Fold events, make them durable, adopt the new state, dispatch."""
+        """Fold events, make them durable, adopt the new state, dispatch, have it shown."""
         folded = fold_batch(self.state, events, self._now())
         with trio.CancelScope(shield=True):
-            troubles = await self.store.commit(
-                folded.events, folded.projection, folded.snapshot, record=folded.state.settings.record
+            await self.store.record(
+                folded.events,
+                folded.projection,
+                folded.snapshot,
+                replayable=folded.state.settings.record,
             )
         self.state = state = folded.state
         # By what is still on the book, since the end of an inspection or a kill names its target, not itself.
         self._under_way = {key: one for key, one in self._under_way.items() if key in state.outstanding}
-        for trouble in troubles:
-            self._emit("warning", "view_not_written", run_id=state.run_id, why=trouble)
-        self._tell(folded.records)
-        if folded.snapshot is not None:
-            self.on_round()
         self._dispatch()
+        await self.announcer.take(folded.records, recorded=folded.snapshot is not None)
 
     def _now(self) -> str:
         """Return the time that events get; a replay has the recorded one."""
@@ -373,11 +374,13 @@ class Conductor:
                 self._cut[command_id] = work
 
     async def _leave(self) -> None:
+        with trio.move_on_after(SHOW_LIMIT_S):
+            await self.announcer.show()
         if self.failure is not None:
             failed = RunFailed(reason=self.failure.message, hint=self.failure.hint)
             folded = fold_batch(self.state, [failed], self._now())
             self.state = folded.state
-            self._tell(folded.records)
+            self.announcer.tell(folded.records)
         self.over.set()
         self.started.set()
         self._mail.close()
@@ -386,15 +389,5 @@ class Conductor:
             await self.hands.close(self.state)
             await self.store.close()
         finally:
-            for level, name, fields in self._last_words:
-                self._emit(level, name, run_id=self.state.run_id, **fields)
+            self.announcer.say_last_words()
             self.ended.set()
-
-    def _tell(self, records: list[LogRecord]) -> None:
-        """Log records; that the run has ended is told last, when nothing of it is left."""
-        for record in records:
-            level, name, fields = record
-            if name == "run_ended":
-                self._last_words.append(record)
-            else:
-                self._emit(level, name, run_id=self.state.run_id, **fields)

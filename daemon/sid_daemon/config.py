@@ -156,6 +156,36 @@ def copy_files(source: Path, target: Path) -> None:
                 raise StoreError(f"cannot read {source / name}: {error.strerror}", hint="mend it") from error
 
 
+def copy_of(copy: Path) -> Path:
+    """Return where the user's files lie beside the daemon's copy of a database."""
+    return copy.with_suffix(".config")
+
+
+def keep_copy(root: Path, copy: Path) -> None:
+    """Keep the user's files as they are now beside the copy of the database; nothing is done where they are kept.
+
+    Raises:
+        StoreError: they could not be written.
+    """
+    kept, beside = copy_of(copy), copy.with_suffix(".config.new")
+    try:
+        if kept.is_dir() and all(_bytes(kept / name) == _bytes(root / "config" / name) for name in FILES):
+            return
+        shutil.rmtree(beside, ignore_errors=True)
+        copy_files(root / "config", beside)
+        shutil.rmtree(kept, ignore_errors=True)
+        if beside.exists():
+            beside.rename(kept)
+    except OSError as error:
+        raise StoreError(
+            f"{kept}: {error.strerror}", hint="free some space or mend the permissions"
+        ) from error
+
+
+def _bytes(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None
+
+
 def take_ideas(root: Path, iteration: int) -> tuple[str, ...]:
     """Take what stands in `idea.md` for a round; what is written from now on waits for the next.
 

@@ -16,15 +16,16 @@ import trio
 
 from sid_actors.trees import has_commit
 from sid_daemon import config
+from sid_daemon.announcing import Emit
 from sid_daemon.charts import Charts
 from sid_daemon.clock import now_iso
-from sid_daemon.conductor import Conductor, Emit
+from sid_daemon.conductor import Conductor
 from sid_daemon.core.run import is_active
 from sid_daemon.core.state import RunState
 from sid_daemon.folding import fold_batch
 from sid_daemon.redaction import Redactor
 from sid_daemon.replay.recorder import Recorder, recording_path
-from sid_daemon.runstore import CLOSE_LIMIT_S, RunStore, config_copy
+from sid_daemon.runstore import CLOSE_LIMIT_S, RunStore
 from sid_daemon.store.journal import copy_database, first_commit
 from sid_daemon.store.lesson_files import LessonFiles
 from sid_daemon.store.registry import KnownRun, Registry
@@ -278,7 +279,7 @@ class Host:
                 with trio.move_on_after(CLOSE_LIMIT_S, shield=True):
                     await store.close()
                 raise
-            conductor.on_round = lambda: self._charts.want(run, self)
+            conductor.announcer.on_round = lambda: self._charts.want(run, self)
             self.active[run.run_id] = conductor
             if again:
                 self._resumed.add(run.run_id)
@@ -390,6 +391,6 @@ def _bring_back(copy: Path, root: Path) -> bool:
     target = root / "state" / "run.db"
     if target.exists() or not copy.exists():
         return False
-    config.copy_files(config_copy(copy), root / "config")
+    config.copy_files(config.copy_of(copy), root / "config")
     copy_database(copy, target)
     return True

@@ -1,13 +1,13 @@
 """The conductor's way to the disk: one run's journal and its files, in worker threads, one at a time.
 
-Keeps the order "durable first, then visible": a batch is committed, then the views in the root are written
-from it. A view that cannot be written does not undo what is durable; it is reported, and `export` writes it
-again.
+Keeps the order "durable first, then visible": a batch is recorded, then the views in the root are written from it,
+while the run goes on; of batches that come meanwhile, the last one's views are written. How far they are is in the
+journal, so that a crash leaves none behind. A view that cannot be written does not undo what is durable; it is
+reported, and written at the next start.
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,16 +20,18 @@ from sid_daemon import config
 from sid_daemon.core.run import step
 from sid_daemon.core.state import RunState
 from sid_daemon.replay.recorder import Recorder
-from sid_daemon.store.documents import EVENTS, IMPROVEMENTS, RAW_DATA
-from sid_daemon.store.files import write_whole
+from sid_daemon.store.documents import EVENTS, IMPROVEMENTS, LISTS, RAW_DATA, render_list
 from sid_daemon.store.journal import Batch, Journal
 from sid_daemon.store.lesson_files import LessonFiles
-from sid_daemon.store.views import Projection, render_list
+from sid_daemon.store.shown import Shown, Unshown
+from sid_daemon.store.views import Projection
 from sid_daemon.store.views_lessons import LESSONS_JSON
 from sid_protocol.errors import StoreError
 from sid_protocol.events import AnyEvent, RunMeasured, parse_event
 
 T = TypeVar("T")
+ALWAYS_THERE = (RAW_DATA, EVENTS)
+"""Lists that are there from the start, for whoever reads the folder."""
 CLOSE_LIMIT_S = 30.0
 """Longest wait for a disk while something is closed that must be closed."""
 STATE_VERSION = 2
@@ -83,6 +85,11 @@ class RunStore:
         self._common_dir = common_dir
         self._lessons = lessons
         self._limiter = trio.CapacityLimiter(1)
+        """Holds the journal; views are written under the other one."""
+        self._writing = trio.CapacityLimiter(1)
+        self._showing = trio.Lock()
+        self._shown = Shown(root)
+        self._unshown = Unshown()
         self._journal: Journal | None = None
         self._readers = 0
         self._close_later = False
@@ -130,35 +137,30 @@ class RunStore:
             self._journal.close()
             self._journal = None
 
-    async def commit(
+    async def record(
         self,
         events: list[AnyEvent],
         projection: Projection,
         snapshot: RunState | None,
         *,
-        record: bool = False,
-    ) -> list[str]:
-        """Make a batch durable, then write its views, and the recording if `record` is on.
-
-        Returns:
-            One line for each view that could not be written.
+        replayable: bool = False,
+    ) -> None:
+        """Make a batch durable; `show` writes its views, and the recording if it is to be `replayable`.
 
         Raises:
             StoreError: nothing of the batch is durable.
         """
-        return await trio.to_thread.run_sync(
-            self._commit, events, projection, snapshot, record, limiter=self._limiter
+        unshown = await trio.to_thread.run_sync(
+            self._record, events, projection, snapshot, limiter=self._limiter
         )
+        unshown.replayable = replayable
+        self._unshown.add(unshown)
 
-    def _commit(
-        self,
-        events: list[AnyEvent],
-        projection: Projection,
-        snapshot: RunState | None,
-        record: bool,  # noqa: FBT001 - passed by run_sync
-    ) -> list[str]:
-        journal = self._in_place()
-        journal.append(
+    def _record(self, events: list[AnyEvent], projection: Projection, snapshot: RunState | None) -> Unshown:
+        lost = not self.journal.is_in_place
+        if lost:
+            self._put_back()
+        self.journal.append(
             Batch(
                 events=tuple((event.at, event.kind, event.model_dump_json()) for event in events),
                 documents=projection.documents,
@@ -166,81 +168,155 @@ class RunStore:
                 snapshot=(STATE_VERSION, dump_state(snapshot)) if snapshot is not None else None,
             )
         )
+        unshown = Unshown(
+            dict(projection.documents), seq=self.journal.seq, everything=lost, recorded=snapshot is not None
+        )
+        for file, entry in projection.entries:
+            unshown.entries.setdefault(file, []).append(entry)
+        unshown.counts = {file: self.journal.count(file) for file in unshown.entries}
+        return unshown
+
+    async def show(self) -> list[str]:
+        """Write the views of what was recorded, the latest of each file; returns once they are there.
+
+        Returns:
+            One line for each view that could not be written.
+        """
+        async with self._showing:
+            return await self._show(self._limiter)
+
+    async def _show(self, reading: trio.CapacityLimiter) -> list[str]:
+        """Write views; `reading` is what keeps others from the journal meanwhile."""
+        unshown, self._unshown = self._unshown, Unshown()
+        if not unshown.seq:
+            return []
+        troubles: list[str] = []
+        lessons = unshown.documents.get(LESSONS_JSON)
+        with trio.CancelScope(shield=True):  # else what was taken would be lost
+            if unshown.everything:
+                troubles += await trio.to_thread.run_sync(self._export_again, limiter=reading)
+            troubles += await trio.to_thread.run_sync(self._shown.show, unshown, limiter=self._writing)
+            if unshown.counts:
+                troubles += await trio.to_thread.run_sync(self._put_lists, unshown.counts, limiter=reading)
+            troubles += await trio.to_thread.run_sync(self._settle, unshown, lessons, limiter=self._writing)
+            if troubles:  # tried again with the next batch, or at the next start
+                left = Unshown(unshown.documents, counts=unshown.counts)
+                left.add(self._unshown)
+                self._unshown = left
+            else:
+                self.journal.shown = unshown.seq
+            if unshown.recorded or unshown.replayable:
+                troubles += await trio.to_thread.run_sync(self._copy, unshown, limiter=reading)
+        return list(dict.fromkeys(troubles))
+
+    def _export_again(self) -> list[str]:
+        try:
+            self._export()
+        except StoreError as error:
+            return [str(error)]
+        return []
+
+    async def commit(
+        self, events: list[AnyEvent], projection: Projection, snapshot: RunState | None
+    ) -> list[str]:
+        """Make a batch durable, then write its views; see `record` and `show`."""
+        await self.record(events, projection, snapshot)
+        return await self.show()
+
+    def _put_lists(self, counts: dict[str, int]) -> list[str]:
         troubles = []
-        for path, text in self._files(projection).items():
+        for file, count in list(counts.items()):
             try:
-                write_whole(self.root / path, text.encode())
+                self._shown.put_list(file, self.journal.entries(file, count))
+                del counts[file]
             except StoreError as error:
                 troubles.append(str(error))
-        kills = [text for file, text in projection.entries if file == IMPROVEMENTS]
+        return troubles
+
+    def _settle(self, unshown: Unshown, lessons: str | None) -> list[str]:
+        troubles = []
+        try:
+            self._shown.settle()
+        except StoreError as error:
+            troubles.append(str(error))
+        kills = unshown.entries.get(IMPROVEMENTS)
         if kills and self._kills_path is not None:
             try:
                 with self._kills_path.open("a", encoding="utf-8") as file:
                     file.write(render_list(IMPROVEMENTS, kills))
             except OSError as error:
                 troubles.append(f"cannot write {self._kills_path}: {error.strerror}")
-        if record and self._recorder is not None:
+        if lessons is not None and self._lessons is not None:
             try:
-                self._recorder.update(journal)
-            except StoreError as error:
-                troubles.append(str(error))
-        if LESSONS_JSON in projection.documents and self._lessons is not None:
-            try:
-                self._lessons.keep(self.copy_path.stem, projection.documents[LESSONS_JSON])
-            except StoreError as error:
-                troubles.append(str(error))
-        if snapshot is not None:
-            try:
-                journal.copy_to(self.copy_path)
-                keep_config(self.root, self.copy_path)
+                self._lessons.keep(self.copy_path.stem, lessons)
             except StoreError as error:
                 troubles.append(str(error))
         return troubles
 
-    def _in_place(self) -> Journal:
-        """Return the journal; where it was taken away in mid-run, it and all that belongs to it is put back first."""
-        journal = self.journal
-        if journal.is_in_place:
-            return journal
+    def _copy(self, unshown: Unshown) -> list[str]:
+        try:
+            if unshown.replayable and self._recorder is not None:
+                self._recorder.update(self.journal)
+            if unshown.recorded:
+                self.journal.copy_to(self.copy_path)
+                config.keep_copy(self.root, self.copy_path)
+        except StoreError as error:
+            return [str(error)]
+        return []
+
+    def _put_back(self) -> None:
+        """Put the journal back where it was taken away in mid-run, and the user's files with it."""
         if self._common_dir is not None and not self._common_dir.is_dir():
             raise StoreError(
                 f"{self.root} is gone", hint="bring the repository back, then start the run again"
             )
-        journal.put_back()
-        config.copy_files(config_copy(self.copy_path), self.root / "config")
-        self._export()
-        return journal
+        self.journal.put_back()
+        config.copy_files(config.copy_of(self.copy_path), self.root / "config")
 
     async def catch_up(self) -> None:
-        """Write the views of the last batch, which a crash may have kept from being written."""
-        await trio.to_thread.run_sync(self._catch_up, limiter=self._limiter)
+        """Write the views that a crash may have kept from being written."""
+        async with self._showing:
+            await trio.to_thread.run_sync(self._catch_up, limiter=self._limiter)
 
     def _catch_up(self) -> None:
-        for path, text in self.journal.last_documents():
-            write_whole(self.root / path, text.encode())
-        for file in self.journal.entry_files():
-            write_whole(self.root / file, render_list(file, self.journal.entries(file)).encode())
+        documents = self.journal.unshown_documents()
+        for path, text in documents:
+            self._shown.clear(path)
+            if path not in LISTS:
+                self._shown.put(path, text)
+        self._write_lists()
+        self._shown.settle()
 
-    def _files(self, projection: Projection) -> dict[str, str]:
-        lists = {file for file, _ in projection.entries}
-        if self.journal.seq == 1:
-            lists |= {RAW_DATA, EVENTS}  # there from the start, for whoever reads the folder
-        rendered = {file: render_list(file, self.journal.entries(file)) for file in sorted(lists)}
-        return {**projection.documents, **rendered}
+    def _write_lists(self) -> list[str]:
+        written = []
+        for file in LISTS:
+            self._shown.clear(file)
+            entries = self.journal.entries(file)
+            if entries or file in ALWAYS_THERE:
+                self._shown.put_list(file, entries)
+                written.append(file)
+        return written
 
     async def export(self) -> list[str]:
         """Write every view again; returns their paths in the root."""
-        return await trio.to_thread.run_sync(self._export, limiter=self._limiter)
+        async with self._showing:
+            return await trio.to_thread.run_sync(self._export, limiter=self._limiter)
 
     def _export(self) -> list[str]:
         written = []
-        for path, text in self.journal.documents():
-            write_whole(self.root / path, text.encode())
-            written.append(path)
-        for file in self.journal.entry_files():
-            write_whole(self.root / file, render_list(file, self.journal.entries(file)).encode())
-            written.append(file)
+        for path, text in self.journal.each_document():
+            if path not in LISTS:
+                self._shown.put(path, text)
+                written.append(path)
+        written += self._write_lists()
+        self._shown.settle()
         return written
+
+    async def look_over(self, look: Callable[[Journal], T]) -> T:
+        """Look at the journal and at the files at a moment at which they agree."""
+        async with self._showing, self._limiter:
+            await self._show(self._writing)
+            return await trio.to_thread.run_sync(lambda: look(self.journal), limiter=self._writing)
 
     async def read(self, look: Callable[[Journal], T]) -> T:
         """Look at the journal in the worker thread; no commit can come in between."""
@@ -256,10 +332,14 @@ class RunStore:
 
     async def measured(self, iteration: int) -> list[RunMeasured]:
         """Return every benchmark run of a round, in the order in which they became durable."""
-        texts = await trio.to_thread.run_sync(
-            lambda: self.journal.events_of_kind("run_measured", f'%"cause":"r{iteration}.%'),
-            limiter=self._limiter,
-        )
+        history = "state/iteration_history/round_{}.json".format
+
+        def texts_of(journal: Journal) -> list[str]:
+            # What a round measured lies between the end of the round before it and its own.
+            begun, ended = journal.written_at(history(iteration - 1)), journal.written_at(history(iteration))
+            return journal.events_of_kind("run_measured", begun or 0, journal.seq if ended is None else ended)
+
+        texts = [text for text in await self.read(texts_of) if f'"cause":"r{iteration}.' in text]
         found = [parse_event(text) for text in texts]
         runs = [one for one in found if isinstance(one, RunMeasured)]
         return [run for one in runs for run in (one, one.beside) if run is not None]
@@ -287,30 +367,6 @@ class RunStore:
             journal, self._journal = self._journal, None
             with trio.CancelScope(shield=True):
                 await trio.to_thread.run_sync(journal.close, limiter=self._limiter)
-
-
-def config_copy(copy: Path) -> Path:
-    """Return where the user's files lie beside the copy of a database."""
-    return copy.with_suffix(".config")
-
-
-def keep_config(root: Path, copy: Path) -> None:
-    """Keep the user's files as they are now beside the copy of the database.
-
-    Raises:
-        StoreError: they could not be written.
-    """
-    kept, beside = config_copy(copy), copy.with_suffix(".config.new")
-    try:
-        shutil.rmtree(beside, ignore_errors=True)
-        config.copy_files(root / "config", beside)
-        shutil.rmtree(kept, ignore_errors=True)
-        if beside.exists():
-            beside.rename(kept)
-    except OSError as error:
-        raise StoreError(
-            f"{kept}: {error.strerror}", hint="free some space or mend the permissions"
-        ) from error
 
 
 def fold(journal: Journal) -> RunState | None:

@@ -22,7 +22,7 @@ from sid_daemon.store.log_files import Line, LogFiles
 from sid_protocol.errors import Refused, UsageError
 from sid_protocol.status import SubscriptionResult
 
-RING_BYTES = 4 << 20
+RING_BYTES = 1 << 20
 FIRST_RECORDS = 20
 """How many records a subscription without a cursor begins with."""
 
@@ -31,7 +31,7 @@ SUBSCRIPTIONS = 16
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
 _BATCH_BYTES = 32_768
-_OVERHEAD_BYTES = 200
+_OVERHEAD_BYTES = 300
 
 
 @dataclass(frozen=True, slots=True)

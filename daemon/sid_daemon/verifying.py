@@ -14,8 +14,8 @@ from sid_actors.repository import discover
 from sid_daemon.core import verify
 from sid_daemon.core.run import step
 from sid_daemon.core.state import RunState
-from sid_daemon.runstore import RunStore, documents_as, dump_state, fold
-from sid_daemon.store.documents import RAW_DATA, RESULTS, render_list
+from sid_daemon.runstore import ALWAYS_THERE, RunStore, documents_as, dump_state, fold
+from sid_daemon.store.documents import LISTS, RAW_DATA, RESULTS, render_list
 from sid_daemon.store.journal import Journal
 from sid_protocol.errors import StoreError
 from sid_protocol.events import RoundClosed, RunCreated, parse_event
@@ -30,7 +30,7 @@ async def disagreements(state: RunState, store: RunStore) -> list[str]:
         StoreError: the database cannot be read.
     """
     info = await discover(state.repo)
-    facts = await store.read(lambda journal: _facts(journal, store.root, info.common_dir))
+    facts = await store.look_over(lambda journal: _facts(journal, store.root, info.common_dir))
     return verify.disagreements(facts)
 
 
@@ -82,10 +82,12 @@ def _round(journal: Journal, iteration: int, event: RoundClosed) -> verify.Round
 
 
 def _views(journal: Journal, root: Path) -> Iterator[tuple[str, bool | None]]:
-    for path, text in journal.documents():
-        yield path, _is_as(root / path, text)
-    for file in journal.entry_files():
-        yield file, _is_as(root / file, render_list(file, journal.entries(file)))
+    for path, text in journal.each_document():
+        if path not in LISTS:
+            yield path, _is_as(root / path, text)
+    for file in LISTS:
+        if (entries := journal.entries(file)) or file in ALWAYS_THERE:
+            yield file, _is_as(root / file, render_list(file, entries))
 
 
 def _is_as(path: Path, text: str) -> bool | None:

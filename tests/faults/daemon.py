@@ -17,8 +17,8 @@ from typing import Any
 
 from sid_actors import refs
 from sid_actors.workbench import disk, pool, registration
-from sid_daemon import runstore
 from sid_daemon.main import main
+from sid_daemon.store import shown
 from sid_daemon.store.journal import Journal
 from sid_daemon.store.registry import Registry
 
@@ -72,7 +72,9 @@ def install() -> None:
         "journal": (Journal, "append"),
         "copy": (Journal, "copy_to"),
         "registry": (Registry, "set_active"),
-        "view": (runstore, "write_whole"),
+        "view": (shown, "replace"),
+        "list": (shown, "extend"),
+        "settle": (shown, "sync_folder"),
         "ref": (refs, "move"),
         "delete": (refs, "delete"),
         "remove": (disk, "remove"),

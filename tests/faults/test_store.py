@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sid_daemon.runstore import RunStore
+from sid_daemon.store.documents import RESULTS
 from sid_daemon.store.journal import Batch, Journal
 from sid_daemon.store.views import project
 from sid_protocol.errors import StoreError
@@ -27,7 +28,7 @@ def journal(short_dir: Path) -> Iterator[Journal]:
 
 def batch(number: int, **more: object) -> Batch:
     events = ((f"2025-01-01T00:00:{number:02}Z", "note", f'{{"n": {number}}}'),)
-    return Batch(events, {f"doc{number % 3}": f"text {number}"}, (("list", f"entry {number}"),), **more)  # type: ignore[arg-type]  # a test names the fields it changes
+    return Batch(events, {f"doc{number % 3}": f"text {number}"}, ((RESULTS, f"entry {number}"),), **more)  # type: ignore[arg-type]  # a test names the fields it changes
 
 
 def dump(path: Path) -> list[str]:
@@ -123,5 +124,5 @@ async def test_a_journal_stays_open_for_who_reads_it(short_dir: Path) -> None:
     await store.open()
     async with store.lent():
         await store.close()
-        assert await store.entries("list") == []
+        assert await store.entries(RESULTS) == []
     assert store.is_closed

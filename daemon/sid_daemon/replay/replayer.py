@@ -9,7 +9,8 @@ from __future__ import annotations
 import trio
 
 from sid_actors.repository import RepoInfo
-from sid_daemon.conductor import Conductor, Emit
+from sid_daemon.announcing import Emit
+from sid_daemon.conductor import Conductor
 from sid_daemon.core.run import is_active
 from sid_daemon.core.state import RunState
 from sid_daemon.host import Host

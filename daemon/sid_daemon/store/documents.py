@@ -6,7 +6,7 @@ Called by the views. Never reads or writes a file, never adds a field that the c
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sid_daemon.store.memory import render_memory
@@ -37,6 +37,7 @@ IMPROVEMENTS = "state/improvements.md"
 MEMORY = "state/memory.md"
 LISTS = (RAW_DATA, EVENTS, RESULTS, IMPROVEMENTS, MEMORY)
 """Views that only grow: the journal keeps their entries, `render_list` makes the file."""
+_ARRAY_END = "\n]\n"
 _DIRECTION = "# metric_direction: "
 COLUMNS = ("iteration", "commit", "metric", "delta", "guard", "status", "description")
 
@@ -77,7 +78,7 @@ def render_list(file: str, entries: Iterable[str]) -> str:
     """
     if file in (RAW_DATA, EVENTS):
         body = ",\n".join(f"  {one}" for one in entries)
-        return f"[\n{body}\n]\n" if body else "[]\n"
+        return f"[\n{body}{_ARRAY_END}" if body else "[]\n"
     if file == RESULTS:
         told, rows = direction_entry("higher_is_better"), []
         for one in entries:
@@ -87,7 +88,35 @@ def render_list(file: str, entries: Iterable[str]) -> str:
                 rows.append(one)
         return "".join(f"{line}\n" for line in (told, "\t".join(COLUMNS), *rows))
     if file == IMPROVEMENTS:
-        return "".join(f"{one}\n" if one.startswith("-") else f"\n{one}\n" for one in entries).lstrip("\n")
+        return "".join(map(_improvement, entries)).lstrip("\n")
     if file == MEMORY:
         return render_memory(entries)
     raise KeyError(file)
+
+
+def render_more(file: str, entries: Sequence[str]) -> tuple[int, str] | None:
+    """Return how to add entries at the end of a list-like view that has some already.
+
+    Args:
+        file: One of `LISTS`.
+        entries: What is added, in order.
+
+    Returns:
+        How many of its last bytes go, and the text that then follows; None where it must be made anew.
+
+    Raises:
+        KeyError: there is no such list-like view.
+    """
+    if file in (RAW_DATA, EVENTS):
+        return len(_ARRAY_END), "".join(f",\n  {one}" for one in entries) + _ARRAY_END
+    if file == MEMORY or (file == RESULTS and any(one.startswith(_DIRECTION) for one in entries)):
+        return None
+    if file == RESULTS:
+        return 0, "".join(f"{one}\n" for one in entries)
+    if file == IMPROVEMENTS:
+        return 0, "".join(map(_improvement, entries))
+    raise KeyError(file)
+
+
+def _improvement(entry: str) -> str:
+    return f"{entry}\n" if entry.startswith("-") else f"\n{entry}\n"

@@ -5,35 +5,122 @@ Blocking; called in worker threads only.
 
 from __future__ import annotations
 
+import itertools
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from sid_protocol.errors import StoreError
 
+_numbers = itertools.count(1)  # two threads may write one file at a time
+
 
 def write_whole(path: Path, data: bytes, *, mode: int = 0o644) -> None:
-    """Replace a file's content at once, making its folder if needed.
+    """Replace a file's content at once and for good, making its folder if needed.
 
     Raises:
         StoreError: the disk is full, read-only, or the path cannot be written.
     """
-    beside = path.with_name(f".{path.name}.{os.getpid()}.new")
+    replace(path, data, mode=mode)
+    sync_folder(path.parent)
+
+
+def replace(path: Path, data: bytes, *, mode: int = 0o644) -> os.stat_result:
+    """Replace a file's content at once; for good once its folder is synced too. Returns what it is now.
+
+    Raises:
+        StoreError: see `write_whole`.
+    """
+    return _replace(path, lambda descriptor: _write(descriptor, data), mode)
+
+
+def extend(path: Path, known: os.stat_result, keep: int, data: bytes) -> os.stat_result | None:
+    """Replace a file at once by its first `keep` bytes and `data`; the kernel copies what is kept.
+
+    Args:
+        path: The file.
+        known: What it was when we wrote it last.
+        keep: How many of its bytes stay.
+        data: What follows them.
+
+    Returns:
+        What it is now; None, and nothing is done, where it is not as we left it.
+
+    Raises:
+        StoreError: see `write_whole`.
+    """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        source = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        if not is_same(os.fstat(source), known):
+            return None
+
+        def fill(descriptor: int) -> None:
+            at = 0
+            while at < keep:
+                at += os.sendfile(descriptor, source, at, keep - at)
+            _write(descriptor, data)
+
+        return _replace(path, fill, known.st_mode & 0o777)
+    finally:
+        os.close(source)
+
+
+def is_same(one: os.stat_result, other: os.stat_result) -> bool:
+    """Say whether a file is the one that it was, unchanged."""
+    return (one.st_ino, one.st_size, one.st_mtime_ns) == (other.st_ino, other.st_size, other.st_mtime_ns)
+
+
+def sync_folder(path: Path) -> None:
+    """Make what was renamed in a folder last.
+
+    Raises:
+        StoreError: the disk is broken.
+    """
+    try:
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
     except OSError as error:
+        raise _fault(path, error) from error
+
+
+def remove_beside(path: Path) -> None:
+    """Remove what a crash left beside a file that was being written."""
+    for left in path.parent.glob(f".{path.name}.*.new"):
+        left.unlink(missing_ok=True)
+
+
+def _replace(path: Path, fill: Callable[[int], None], mode: int) -> os.stat_result:
+    beside = path.with_name(f".{path.name}.{os.getpid()}-{next(_numbers)}.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+        try:
+            fill(descriptor)
+            os.fsync(descriptor)
+            written = os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
+        beside.replace(path)
+    except OSError as error:
         beside.unlink(missing_ok=True)
-        raise StoreError(
-            f"cannot write {path}: {error.strerror or error}",
-            hint="free some space or mend the permissions, then start the run again",
-        ) from error
+        raise _fault(path, error) from error
+    return written
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+def _fault(path: Path, error: OSError) -> StoreError:
+    return StoreError(
+        f"cannot write {path}: {error.strerror or error}",
+        hint="free some space or mend the permissions, then start the run again",
+    )

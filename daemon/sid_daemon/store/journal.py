@@ -14,6 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from sid_daemon.store.documents import LISTS
 from sid_protocol.errors import StoreError
 
 SCHEMA = (
@@ -23,6 +24,11 @@ SCHEMA = (
     CREATE TABLE documents (path TEXT PRIMARY KEY, body TEXT NOT NULL, seq INTEGER NOT NULL) WITHOUT ROWID;
     CREATE TABLE entries (file TEXT NOT NULL, ord INTEGER NOT NULL, body TEXT NOT NULL,
                           PRIMARY KEY (file, ord)) WITHOUT ROWID;
+    """,
+    """
+    CREATE INDEX documents_seq ON documents (seq);
+    CREATE TABLE marks (name TEXT PRIMARY KEY, seq INTEGER NOT NULL) WITHOUT ROWID;
+    INSERT INTO marks SELECT 'shown', coalesce(max(seq), 1) - 1 FROM events;
     """,
 )
 """Migrations: entry i brings `user_version` i to i + 1; entries are never changed once released."""
@@ -40,6 +46,9 @@ _SURROUNDINGS = frozenset(
 )
 """Errors of disk, memory and permissions; whatever else SQLite reports, the file is not what it was."""
 SNAPSHOTS_KEPT = 2
+CACHE_KIB = 1024
+"""Of pages in memory, a database; what a run writes it seldom reads."""
+_PAGE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +74,10 @@ class Journal:
     Args:
         path: `state/run.db` of a root; made if missing.
 
+    Attributes:
+        seq: Its last event.
+        shown: The last event whose views lie in the root for good; kept with the next batch.
+
     Raises:
         StoreError: the file is no database of ours, is damaged, or is of a newer schema.
     """
@@ -81,8 +94,10 @@ class Journal:
             try:
                 self._db.execute("PRAGMA journal_mode=WAL")
                 self._db.execute("PRAGMA synchronous=FULL")
+                self._db.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
                 self._migrate()
                 self.seq = int(self._db.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0])
+                self.shown = int(self._db.execute("SELECT seq FROM marks WHERE name = 'shown'").fetchone()[0])
                 self._inode = path.stat().st_ino
             except BaseException:
                 self._db.close()
@@ -126,6 +141,7 @@ class Journal:
                         "INSERT INTO entries SELECT ?, coalesce(max(ord), 0) + 1, ? FROM entries WHERE file = ?",
                         (file, body, file),
                     )
+                db.execute("UPDATE marks SET seq = ? WHERE name = 'shown'", (self.shown,))
                 if batch.snapshot is not None:
                     db.execute("INSERT OR REPLACE INTO snapshots VALUES (?, ?, ?)", (seq, *batch.snapshot))
                     db.execute(
@@ -168,14 +184,20 @@ class Journal:
         found = [str(row[0]) for row in self._all("PRAGMA integrity_check(10)", ())]
         return [] if found == ["ok"] else found
 
-    def events_of_kind(self, kind: str, like: str = "%") -> list[str]:
-        """Return the JSON of all events of a kind whose text matches an SQL pattern, in order."""
+    def events_of_kind(self, kind: str, after: int, until: int) -> list[str]:
+        """Return the JSON of a kind's events that come after one and not after another, in order."""
         return [
             str(row[0])
             for row in self._all(
-                "SELECT body FROM events WHERE kind = ? AND body LIKE ? ORDER BY seq", (kind, like)
+                "SELECT body FROM events WHERE seq > ? AND seq <= ? AND kind = ? ORDER BY seq",
+                (after, until, kind),
             )
         ]
+
+    def written_at(self, path: str) -> int | None:
+        """Return the event with which a document became what it is, or None."""
+        row = self._one("SELECT seq FROM documents WHERE path = ?", (path,))
+        return int(str(row[0])) if row else None
 
     def document(self, path: str) -> str | None:
         """Return one document's text, or None."""
@@ -192,22 +214,36 @@ class Journal:
             )
         ]
 
-    def entries(self, file: str) -> list[str]:
-        """Return the entries of a list-like view, in order."""
-        return [
-            str(row[0]) for row in self._all("SELECT body FROM entries WHERE file = ? ORDER BY ord", (file,))
-        ]
+    def each_document(self) -> Iterator[tuple[str, str]]:
+        """Yield `(path, text)` of every document by path, a few at a time, however many there are."""
+        last = ""
+        while page := list(
+            self._all("SELECT path, body FROM documents WHERE path > ? ORDER BY path LIMIT ?", (last, _PAGE))
+        ):
+            yield from ((str(path), str(body)) for path, body in page)
+            last = str(page[-1][0])
 
-    def entry_files(self) -> list[str]:
-        """Return the list-like views that have entries."""
-        return [str(row[0]) for row in self._all("SELECT DISTINCT file FROM entries ORDER BY file", ())]
-
-    def last_documents(self) -> list[tuple[str, str]]:
-        """Return `(path, text)` of the documents of the last batch: what a crash may have kept from being written."""
+    def unshown_documents(self) -> list[tuple[str, str]]:
+        """Return `(path, text)` of the documents that a crash may have kept from being written."""
         return [
             (str(row[0]), str(row[1]))
-            for row in self._all("SELECT path, body FROM documents WHERE seq = ?", (self.seq,))
+            for row in self._all("SELECT path, body FROM documents WHERE seq > ?", (self.shown,))
         ]
+
+    def entries(self, file: str, first: int | None = None) -> list[str]:
+        """Return the entries of a list-like view in order, or so many of the first."""
+        return [
+            str(row[0])
+            for row in self._all(
+                "SELECT body FROM entries WHERE file = ? AND ord <= ? ORDER BY ord",
+                (file, self.count(file) if first is None else first),
+            )
+        ]
+
+    def count(self, file: str) -> int:
+        """Return how many entries a list-like view has."""
+        row = self._one("SELECT coalesce(max(ord), 0) FROM entries WHERE file = ?", (file,))
+        return int(str(row[0])) if row else 0
 
     @property
     def is_in_place(self) -> bool:
@@ -259,14 +295,15 @@ class Journal:
                         f"INSERT OR REPLACE INTO kept.{table} SELECT * FROM main.{table} WHERE seq > ?",  # noqa: S608 - our own names
                         (since,),
                     )
-                for (file,) in db.execute("SELECT DISTINCT file FROM main.entries").fetchall():
+                for file in LISTS:
                     db.execute(
                         "INSERT INTO kept.entries SELECT * FROM main.entries WHERE file = ? AND ord >"
                         " (SELECT coalesce(max(ord), 0) FROM kept.entries WHERE file = ?)",
                         (file, file),
                     )
-                db.execute("DELETE FROM kept.snapshots")
-                db.execute("INSERT INTO kept.snapshots SELECT * FROM main.snapshots")
+                for table in ("snapshots", "marks"):
+                    db.execute(f"DELETE FROM kept.{table}")  # noqa: S608 - our own names
+                    db.execute(f"INSERT INTO kept.{table} SELECT * FROM main.{table}")  # noqa: S608 - our own names
                 db.execute("COMMIT")
             except BaseException:
                 db.execute("ROLLBACK")

@@ -1,0 +1,155 @@
+"""The views of a run on disk: written whole from what is in the journal, the growing ones by what was added.
+
+Held by `RunStore`, used by one worker thread at a time. `raw_data.json` and its like hold a row for every
+candidate that there ever was, so a round adds to what lies there, if that is still what was written last.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sid_daemon.store.documents import render_list, render_more
+from sid_daemon.store.files import extend, remove_beside, replace, sync_folder
+from sid_protocol.errors import StoreError
+
+
+@dataclass(slots=True)
+class Unshown:
+    """What is durable and not yet in the root's files; of one file the latest counts.
+
+    Attributes:
+        documents: Path in the root → whole new text.
+        entries: List-like view → what was added to it.
+        counts: List-like view that is to be written → how many entries it then has.
+        seq: The last event of it.
+        everything: The root was lost: all is to be written again.
+        recorded: A round was recorded.
+        replayable: The recording is to have it, too.
+    """
+
+    documents: dict[str, str] = field(default_factory=dict)
+    entries: dict[str, list[str]] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    seq: int = 0
+    everything: bool = False
+    recorded: bool = False
+    replayable: bool = False
+
+    def add(self, later: Unshown) -> None:
+        """Take what came later in."""
+        self.documents |= later.documents
+        for file, entries in later.entries.items():
+            self.entries.setdefault(file, []).extend(entries)
+        self.counts |= later.counts
+        self.seq = max(self.seq, later.seq)
+        self.everything |= later.everything
+        self.recorded |= later.recorded
+        self.replayable |= later.replayable
+
+
+@dataclass(frozen=True, slots=True)
+class _List:
+    """A list-like view as it was written last, and how many entries it has."""
+
+    written: os.stat_result
+    count: int
+
+
+class Shown:
+    """The files of one root.
+
+    Args:
+        root: The track's root.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._lists: dict[str, _List] = {}
+        self._folders: set[Path] = set()
+
+    def put(self, path: str, text: str) -> None:
+        """Write a view.
+
+        Raises:
+            StoreError: it could not be written.
+        """
+        self._put(path, text)
+
+    def _put(self, path: str, text: str) -> os.stat_result:
+        self._lists.pop(path, None)
+        written = replace(self._root / path, text.encode())
+        self._folders.add((self._root / path).parent)
+        return written
+
+    def grow(self, file: str, entries: Sequence[str], count: int) -> bool:
+        """Add to a list-like view; says no where that cannot be done and it is to be written whole.
+
+        Args:
+            file: The view.
+            entries: What is added.
+            count: How many entries it has with them.
+
+        Raises:
+            StoreError: it could not be written.
+        """
+        known = self._lists.pop(file, None)
+        more = render_more(file, entries)
+        if known is None or more is None or not known.count or known.count + len(entries) != count:
+            return False
+        keep = known.written.st_size - more[0]
+        written = extend(self._root / file, known.written, keep, more[1].encode())
+        if written is None:
+            return False
+        self._lists[file] = _List(written, count)
+        self._folders.add((self._root / file).parent)
+        return True
+
+    def put_list(self, file: str, entries: Sequence[str]) -> None:
+        """Write a list-like view whole.
+
+        Raises:
+            StoreError: it could not be written.
+        """
+        written = self._put(file, render_list(file, entries))
+        self._lists[file] = _List(written, len(entries))
+
+    def settle(self) -> None:
+        """Make everything that was put last.
+
+        Raises:
+            StoreError: the disk is broken.
+        """
+        folders, self._folders = self._folders, set()
+        for folder in sorted(folders):
+            sync_folder(folder)
+
+    def clear(self, path: str) -> None:
+        """Remove what a crash left beside a view."""
+        with suppress(OSError):
+            remove_beside(self._root / path)
+
+    def show(self, unshown: Unshown) -> list[str]:
+        """Write what is not shown yet, and take out of it what is now.
+
+        Returns:
+            One line for each view that could not be written. List-like views that are left are to be written whole.
+        """
+        troubles: list[str] = []
+        for path, text in list(unshown.documents.items()):
+            try:
+                if path not in unshown.counts:
+                    self.put(path, text)
+                del unshown.documents[path]
+            except StoreError as error:
+                troubles.append(str(error))
+        for file, count in list(unshown.counts.items()):
+            try:
+                if self.grow(file, unshown.entries.get(file, ()), count):
+                    del unshown.counts[file]
+            except StoreError as error:
+                troubles.append(str(error))
+        return troubles
