@@ -13,6 +13,7 @@ import trio
 
 from sid_actors.workbench.machine import MachineLock
 from sid_daemon.reporting import draw
+from sid_daemon.runstore import CHART
 from sid_daemon.store.files import write_whole
 from sid_protocol.errors import SidError
 
@@ -58,7 +59,7 @@ class Charts:
                 if state.noisy:
                     await stack.enter_async_context(self._lock.held())
                 data = await draw(state, store, "png")
-                target = store.root / "tracking" / "progress.png"
+                target = store.root / CHART
                 if await trio.Path(store.root).is_dir():  # a repository that went away is not made again
                     await trio.to_thread.run_sync(write_whole, target, data)
         except SidError as error:

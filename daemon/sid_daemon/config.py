@@ -6,6 +6,7 @@ Blocking; called in worker threads. `idea.md` is taken by rename, so that nothin
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from contextlib import suppress
 from dataclasses import dataclass

@@ -18,7 +18,7 @@ from sid_actors.repository import discover
 from sid_daemon.core.state import RunState
 from sid_daemon.report.chart import render_chart
 from sid_daemon.report.series import step_chart
-from sid_daemon.runstore import RunStore
+from sid_daemon.runstore import CHART, RunStore
 from sid_daemon.site import Machine
 from sid_daemon.store.files import write_whole
 from sid_protocol import ids
@@ -87,7 +87,7 @@ class LocalReports:
         data = await draw(state, store, form)
         path = None
         if form == "png":
-            target = store.root / "tracking" / "progress.png"
+            target = store.root / CHART
             await trio.to_thread.run_sync(write_whole, target, data)
             path = str(target)
         return PlotResult(

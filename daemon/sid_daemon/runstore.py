@@ -32,6 +32,7 @@ from sid_protocol.events import AnyEvent, RunMeasured, parse_event
 T = TypeVar("T")
 ALWAYS_THERE = (RAW_DATA, EVENTS)
 """Lists that are there from the start, for whoever reads the folder."""
+CHART = "tracking/progress.png"
 CLOSE_LIMIT_S = 30.0
 """Longest wait for a disk while something is closed that must be closed."""
 STATE_VERSION = 2
@@ -279,8 +280,8 @@ class RunStore:
             await trio.to_thread.run_sync(self._catch_up, limiter=self._limiter)
 
     def _catch_up(self) -> None:
-        documents = self.journal.unshown_documents()
-        for path, text in documents:
+        self._shown.clear(CHART)
+        for path, text in self.journal.unshown_documents():
             self._shown.clear(path)
             if path not in LISTS:
                 self._shown.put(path, text)

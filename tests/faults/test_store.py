@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import sqlite3
 from collections.abc import Iterator
@@ -11,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from sid_daemon.runstore import RunStore
-from sid_daemon.store.documents import RESULTS
-from sid_daemon.store.journal import Batch, Journal
-from sid_daemon.store.views import project
+from sid_daemon.store.documents import RAW_DATA, RESULTS, direction_entry, render_list
+from sid_daemon.store.journal import SCHEMA, Batch, Journal
+from sid_daemon.store.views import Projection, project
 from sid_protocol.errors import StoreError
+from sid_protocol.events import RunStopped
 from sid_protocol.settings import Settings
 from tests.core.play import played
 
@@ -126,3 +128,95 @@ async def test_a_journal_stays_open_for_who_reads_it(short_dir: Path) -> None:
         await store.close()
         assert await store.entries(RESULTS) == []
     assert store.is_closed
+
+
+EVENT = RunStopped(at="2025-01-01T00:00:00Z")
+
+
+def rows(*numbers: int) -> Projection:
+    row = '{{"iteration": {}}}'.format
+    return Projection(
+        {f"state/{number}.json": f"{number}\n" for number in numbers},
+        tuple(entry for n in numbers for entry in ((RAW_DATA, row(n)), (RESULTS, f"{n}\tkeep"))),
+    )
+
+
+def texts(root: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(root)): path.read_text()
+        for path in root.rglob("*.*")
+        if not path.name.startswith("run.db")
+    }
+
+
+async def test_lists_that_grow_are_as_if_written_whole(short_dir: Path) -> None:
+    root = short_dir / "root"
+    store = RunStore(root, short_dir / "copy.db")
+    await store.open()
+    await store.commit([EVENT], Projection(entries=((RESULTS, direction_entry("lower_is_better")),)), None)
+    for number in range(1, 7):
+        if number == 4:  # an edit is ignored: what the journal says comes back
+            (root / RAW_DATA).write_text("[]\n")
+            (root / RESULTS).unlink()
+        await store.record([EVENT], rows(number), None)
+        if number != 5:  # else it comes with the next
+            assert await store.show() == []
+            for file in (RAW_DATA, RESULTS):
+                whole = render_list(file, await store.entries(file))
+                assert (root / file).read_text() == whole
+    await store.close()
+    assert not list(root.rglob("*.new"))
+
+
+async def test_views_that_a_crash_left_unwritten_are_written_at_the_next_start(short_dir: Path) -> None:
+    root = short_dir / "root"
+    store = RunStore(root, short_dir / "copy.db")
+    await store.open()
+    steps = played(Settings(number_of_agents=2, max_iterations=2, benchmark_command="b")).steps
+    for number, (before, event, after) in enumerate(steps):
+        await store.record([event], project(before, event, after), None)
+        if number == len(steps) // 2:
+            await store.show()
+    await store.close()
+    late = root / "state/iteration_history/round_2.json"
+    assert not late.exists()
+    for path in (late, root / RAW_DATA):  # the crash came in the middle of writing these
+        path.parent.mkdir(exist_ok=True)
+        path.with_name(f".{path.name}.7-1.new").write_text("half of i")
+
+    again = RunStore(root, short_dir / "copy.db")
+    await again.open()
+    await again.catch_up()
+    shown = texts(root)
+    await again.export()
+    assert texts(root) == shown
+    assert json.loads(late.read_text())["iteration"] == 2
+    await again.close()
+
+
+@pytest.mark.parametrize("version", range(1, len(SCHEMA)))
+def test_a_journal_of_an_earlier_schema_is_brought_up(short_dir: Path, version: int) -> None:
+    path, new = short_dir / "old.db", Journal(short_dir / "new.db")
+    with closing(sqlite3.connect(path)) as old:
+        for number in range(version):
+            old.executescript(SCHEMA[number])
+        old.execute(f"PRAGMA user_version={version}")
+        for number in (1, 2, 3):
+            new.append(batch(number, snapshot=(1, f"state {number}")))
+        for table in ("events", "documents", "entries", "snapshots"):
+            for row in sqlite3.connect(new.path).execute(f"SELECT * FROM {table}"):
+                old.execute(f"INSERT INTO {table} VALUES ({','.join('?' * len(row))})", row)
+        old.commit()
+    brought = Journal(path)
+    assert brought.seq == 3
+    assert brought.unshown_documents() == [("doc0", "text 3")], (
+        "an earlier sid wrote all but the last batch's"
+    )
+    brought.append(batch(4))
+    new.append(batch(4))
+    new.shown = brought.shown
+    new.append(batch(5))
+    brought.append(batch(5))
+    brought.close()
+    new.close()
+    assert dump(path) == dump(new.path)
