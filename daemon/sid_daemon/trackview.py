@@ -39,6 +39,8 @@ class RunTrack:
 
     def __init__(self, state: Callable[[], RunState], store: RunStore) -> None:
         self._state = state
+        self._store = store
+        self._memory: tuple[int, str] | None = None
         self._histories = _Recorded(store, _read_history)
         self._attempts = _Recorded(store, _read_attempts)
 
@@ -130,8 +132,10 @@ class RunTrack:
 
     async def memory(self) -> str:
         """Return what the run has learnt."""
-        entries = await self._store.entries(MEMORY)
-        return render_list(MEMORY, entries) if entries else ""
+        done = self._state().completed
+        if self._memory is None or self._memory[0] != done:
+            self._memory = done, await self._store.read(_read_memory)
+        return self._memory[1]
 
     async def history(self, last: int) -> list[IterationHistory]:
         """Return the last `last` recorded rounds, oldest first."""
@@ -173,6 +177,11 @@ class _Recorded(Generic[T]):
                 del self._known[number]
         known = {number: self._known.get(number) for number in rounds}
         return {number: one for number, one in known.items() if one is not None}
+
+
+def _read_memory(journal: Journal) -> str:
+    entries = journal.entries(MEMORY)
+    return render_list(MEMORY, entries) if entries else ""
 
 
 def _read_history(journal: Journal, iteration: int) -> IterationHistory | None:

@@ -14,7 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from sid_daemon.store.documents import LISTS
+from sid_daemon.store.documents import LISTS, NEWEST
 from sid_protocol.errors import StoreError
 
 SCHEMA = (
@@ -231,12 +231,13 @@ class Journal:
         ]
 
     def entries(self, file: str, first: int | None = None) -> list[str]:
-        """Return the entries of a list-like view in order, or so many of the first."""
+        """Return the entries that a list-like view tells in order, of all or of so many of the first."""
+        last = self.count(file) if first is None else first
         return [
             str(row[0])
             for row in self._all(
-                "SELECT body FROM entries WHERE file = ? AND ord <= ? ORDER BY ord",
-                (file, self.count(file) if first is None else first),
+                "SELECT body FROM entries WHERE file = ? AND ord > ? AND ord <= ? ORDER BY ord",
+                (file, last - NEWEST.get(file, last), last),
             )
         ]
 

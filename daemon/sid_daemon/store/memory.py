@@ -1,7 +1,7 @@
 """`state/memory.md`: what a run has learnt so far, on at most 180 lines, the newest and most useful kept.
 
 A view of the recorded rounds like the tables beside it: each round, and each end of the run, gives one entry, and the
-page is written from all of them. Researcher and planners read it; nothing decides by it. Pure.
+page is written from the newest thousand. Researcher and planners read it; nothing decides by it. Pure.
 """
 
 from __future__ import annotations
@@ -134,7 +134,8 @@ def _section(heading: str, items: list[str], room: int) -> list[str]:
 
 def _head(past: list[Entry]) -> list[str]:
     wins = [one for one in past if one["won"]]
-    told = f"{len(past)} rounds, {len(wins)} won, {sum(len(one['won']) + len(one['lost']) for one in past)} candidates"
+    which = f"The last {len(past)}" if past and past[0]["round"] > 1 else str(len(past))
+    told = f"{which} rounds, {len(wins)} won, {sum(len(one['won']) + len(one['lost']) for one in past)} candidates"
     since = next((number for number, one in enumerate(past[::-1]) if one["won"]), len(past))
     lines = ["# What this run has learnt", "", f"{told}; {since} rounds since the last win."]
     first = next((one["before"] for entry in past for one in (*entry["won"], *entry["lost"])), None)
