@@ -40,6 +40,7 @@ VERBS = {
     "export": "export",
     "calibrate": "calibrate",
     "verify": "verify",
+    "lessons": "lessons",
     "replay": "replay",
     "completion": "completion",
     "help": "help",
@@ -52,7 +53,7 @@ VERBS = {
 GROUPS = (
     ("See it work", ("demo",)),
     ("Set up and run", ("init", "start", "stop", "pause", "resume")),
-    ("Look", ("status", "attach", "history", "show", "diff", "plot", "verify", "replay")),
+    ("Look", ("status", "attach", "history", "show", "diff", "plot", "lessons", "verify", "replay")),
     ("Steer and take", ("idea", "config", "calibrate", "apply", "export")),
     ("The rest", ("doctor", "service", "daemon", "completion", "help")),
 )

@@ -22,6 +22,7 @@ from sid_daemon.daemon_settings import DaemonSettings
 from sid_daemon.hands import MakeRunConductor
 from sid_daemon.host import Host
 from sid_daemon.intake import Intake
+from sid_daemon.lesson_methods import LessonMethods
 from sid_daemon.log_methods import LogMethods
 from sid_daemon.logs import Logs
 from sid_daemon.methods import Methods
@@ -85,7 +86,7 @@ def assemble(
     return Assembly(
         machine,
         host,
-        {**methods.handlers(), **following.handlers()},
+        {**methods.handlers(), **following.handlers(), **LessonMethods(host).handlers()},
         functools.partial(_resume, host, intake, emit),
     )
 

@@ -151,6 +151,12 @@ class IdeaParams(RunParams):
     text: Annotated[str, Field(min_length=1, max_length=TEXT_LIMIT), AfterValidator(_no_nul)]
 
 
+class LessonsParams(RunParams):
+    """Of `run.lessons`."""
+
+    forget: Name | None = Field(default=None, description="Key of a lesson in force that is to end now.")
+
+
 class ConfigParams(RunParams):
     """Of `run.config`: nothing, a key, or a key and its new value."""
 

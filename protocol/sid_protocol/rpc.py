@@ -32,6 +32,7 @@ from sid_protocol.params import (
     HistoryParams,
     IdeaParams,
     InitParams,
+    LessonsParams,
     NoParams,
     Params,
     PlotParams,
@@ -170,6 +171,14 @@ _ALL = (
         status.CalibrateResult,
         (NoSuchRun, Refused, AlreadyRunning),
     ),
+    Method(
+        "run.lessons",
+        "Tell what a run has learned, after ending a lesson by hand if one is named.",
+        LessonsParams,
+        status.LessonsResult,
+        (NoSuchRun, Refused),
+    ),
+    Method("daemon.lessons", "Tell what all known runs have learned.", NoParams, status.AllLessonsResult),
     Method("run.summary", "Tell how a run ended or stands.", RunParams, status.SummaryResult, _RUN),
     Method(
         "log.subscribe",

@@ -11,8 +11,10 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from sid_protocol.lessons import LessonRecord, TrackLessons
 from sid_protocol.records import (
     BenchmarkResult,
+    ForceKill,
     IterationHistory,
     MergeReport,
     Plan,
@@ -325,6 +327,21 @@ class CalibrateResult(Result):
     run_s: float | None = Field(description="Median time of one run.")
     run_timeout_s: float | None = Field(description="Deadline of one run, beside `deadlines.benchmark`.")
     notes: list[str] = Field(default_factory=list, description="Advice, a line each.")
+
+
+class LessonsResult(Result):
+    """What a run has learned, and the force-kills of its newest rounds."""
+
+    run_id: str
+    lessons: list[LessonRecord] = Field(description="Those in force first.")
+    force_kills: list[ForceKill] = Field(description="Oldest first.")
+
+
+class AllLessonsResult(Result):
+    """What all runs have learned that this daemon knows."""
+
+    tracks: list[TrackLessons] = Field(description="One a run, the newest first.")
+    unreadable: list[str] = Field(description="Files that tell nothing, one line each.")
 
 
 # Settings, diff, apply, views

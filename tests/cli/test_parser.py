@@ -32,6 +32,7 @@ GOOD = {
     "calibrate": [],
     "replay": [],
     "export": [],
+    "lessons": [],
     "verify": [],
     "daemon": ["status"],
 }
@@ -75,6 +76,8 @@ BAD = [
     ("service", "restart"),
     ("service", "status", "--dry-run"),
     ("help", "strat"),
+    ("lessons", "a", "b"),
+    ("lessons", "--all", "--forget", "x"),
     ("strat",),
     ("watch",),
     ("--nonsense", "status"),

@@ -122,14 +122,10 @@ def on_prepared(turn: Turn, before: RunState, event: RoundPrepared) -> None:
     if changed and before.completed:
         book = lessons.without_paths(book)
     book = _settled(turn, book, state.completed)
-    held = lessons.held_out(book, state.settings.lesson_probe, _seed(state), turn.round.iteration)
+    held = lessons.held_out(book, state.settings.lesson_probe, state.seed, turn.round.iteration)
     turn.set(lessons=book)
     told = tuple(key for key in book.in_force if key not in held)
     turn.set_round(lessons_told=told, lessons_held=held)
-
-
-def _seed(state: RunState) -> int:
-    return int.from_bytes(state.run_id.encode()[-8:], "big")
 
 
 def _settled(turn: Turn, book: Book, iteration: int) -> Book:
