@@ -19,7 +19,7 @@ from sid_actors.fences import TEXT_LIMIT, clipped, fenced, within
 from sid_actors.lesson_prompts import lessons_part
 from sid_actors.remembrance import remembrance
 from sid_actors.track import Attempt, Track
-from sid_protocol.commands import AgentCommand, DraftPlan, RunPlan, agent_of, role_of
+from sid_protocol.commands import AgentCommand, DraftPlan, Research, RunPlan, agent_of, role_of
 from sid_protocol.ids import planner_number
 from sid_protocol.records import IterationHistory, Plan, ResearchBrief, agent_schema
 
@@ -66,7 +66,7 @@ async def compose(command: AgentCommand, track: Track) -> Prompt:
         ),
         "answer": _answer(role),
         "barred": _barred(track),
-        "focus": focus(track, history),
+        "focus": focus(track, history) + _angle(command),
         "memory": await remembrance(role, track),
         "ideas": "",
         "brief": "",
@@ -120,6 +120,25 @@ def focus(track: Track, history: Sequence[IterationHistory]) -> str:
     if _is_near(track.best_score, track.settings.target_value):
         told.append("The target is within 5 %: propose small, safe steps.")
     return " ".join(told)
+
+
+_ANGLES = {
+    "evidence": "where does the time, or the loss, go? Find what the code and the benchmark themselves prove.",
+    "counterexample": "what does everybody here take for granted that is wrong? Look for inputs and places where it fails.",
+    "boundary": "what happens at the edges: the smallest, the largest, the first and the repeated case?",
+    "mechanism": "how does it work step by step, and which step is not needed, or needed less often?",
+    "precedent": "what is the known best way to do this, and what in the record or the code comes close to it?",
+}
+
+
+def _angle(command: AgentCommand) -> str:
+    if not isinstance(command, Research) or not command.angle:
+        return ""
+    told = _ANGLES[command.angle.split("_")[0]]
+    return (
+        f"\n\nOthers look from other sides at the same time; your side is {command.angle.split('_')[0]}: {told} "
+        "Keep the summary within 200 words."
+    )
 
 
 def _is_near(score: float | None, target: float | None) -> bool:

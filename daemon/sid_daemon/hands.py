@@ -58,6 +58,7 @@ from sid_protocol.commands import (
     ReturnIdeas,
     RunGuards,
     RunPlan,
+    agent_of,
 )
 from sid_protocol.errors import SidError
 from sid_protocol.events import RunLessons
@@ -266,7 +267,7 @@ class RunHands:
         }
         match command:
             case Research():
-                return ChildSpec(name="researcher", factory=functools.partial(Researcher, **tools))
+                return ChildSpec(name=agent_of(command), factory=functools.partial(Researcher, **tools))
             case DraftPlan():
                 return ChildSpec(name=command.planner, factory=functools.partial(Planner, **tools))
             case AdvisePlan():

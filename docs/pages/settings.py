@@ -19,7 +19,6 @@ NO_EFFECT = frozenset(
         "number_of_max_critics",
         "current_repo_url",
         "si_claude_setting",
-        "research_fanout",
         "review_candidates",
         "measurement.quiet",
     }

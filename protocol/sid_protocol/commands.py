@@ -49,6 +49,8 @@ class Research(Command):
     kind: Literal["research"] = "research"
     head: str
     attempt: int = 1
+    angle: str = ""
+    """From which side to look, where several researchers look at once."""
 
 
 class DraftPlan(Command):
@@ -227,6 +229,8 @@ def role_of(command: AgentCommand) -> str:
 def agent_of(command: AgentCommand) -> str:
     """Return the id of the agent that carries a command out, for example `planner_a`."""
     match command:
+        case Research() if command.angle:
+            return f"researcher_{command.angle}"
         case DraftPlan():
             return command.planner
         case RunPlan():

@@ -49,6 +49,26 @@ def test_answers_that_are_none_are_asked_for_once_more_then_done_without(world: 
     assert "planner_b" in world.sictl("show", numbers.path, "1").out
 
 
+def test_several_researchers_are_waited_for_and_one_that_fails_is_named(world: World, numbers: Repo) -> None:
+    agent = world.agent()
+    agent.script({"agent": "researcher_boundary", "exit": 3})
+    world.init(numbers, agent, "--set", "research_fanout=3", agents=1)
+    world.run(numbers, "--rounds", "1")
+
+    asked = [turn for turn in agent.turns() if ".researcher." in turn]
+    assert sorted(asked) == [
+        *("1.researcher.researcher_boundary.1", "1.researcher.researcher_boundary.2"),
+        *("1.researcher.researcher_counterexample.1", "1.researcher.researcher_evidence.1"),
+    ]
+    assert "take for granted" in agent.seen("1.researcher.researcher_counterexample.1")["prompt"]
+    root = numbers.path / ROOT
+    brief = load(root / "state/research_briefs/round_1.json")
+    lines = brief["repo_analysis_summary"].splitlines()
+    assert [line.split("]")[0] for line in lines[:2]] == ["[angle: evidence", "[angle: counterexample"]
+    assert lines[2].startswith("[angle: boundary — collection failed: ")
+    assert len(history(numbers)["agent_failures"]) == 2
+
+
 def test_plans_that_break_a_rule_are_rejected_by_code_whatever_the_critic_says(
     world: World, numbers: Repo
 ) -> None:

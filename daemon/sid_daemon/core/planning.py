@@ -7,48 +7,81 @@ Reviewers take one plan at a time, in the order in which the plans came.
 
 from __future__ import annotations
 
-from sid_daemon.core import learning, review
+from sid_daemon.core import fanout, learning, review
 from sid_daemon.core.execution import start_execution
 from sid_daemon.core.novelty import asked
 from sid_daemon.core.turn import Turn
 from sid_protocol import ids
 from sid_protocol.commands import AdvisePlan, DraftPlan, JudgePlan, Research
 from sid_protocol.events import BriefDone, PlanAdvised, PlanDrafted, PlanJudged
-from sid_protocol.records import ArchitectReview, CriticReview, Plan, RejectedPlan, ResearchBrief
+from sid_protocol.records import (
+    ArchitectReview,
+    BriefAnswer,
+    CriticReview,
+    Plan,
+    RejectedPlan,
+    ResearchBrief,
+)
 
 ATTEMPTS = 2
 """A failed agent's turn is repeated once, then the round goes on without it."""
 
 
-def start_research(turn: Turn, attempt: int = 1) -> None:
-    """Ask the researcher."""
-    now = turn.round
+def start_research(turn: Turn) -> None:
+    """Ask the researcher, or one for each angle."""
     turn.set_round(research="in_progress")
+    count = turn.state.settings.research_fanout
+    if count == 1:
+        _research(turn, "", 1)
+        return
+    names = fanout.angles(count)
+    turn.set_round(angles={name: fanout.Angle() for name in names})
+    for name in names:
+        _research(turn, name, 1)
+
+
+def _research(turn: Turn, angle: str, attempt: int) -> None:
+    now = turn.round
     turn.issue(
         Research(
-            id=f"r{now.iteration}.research.{attempt}",
+            id=f"r{now.iteration}.research.{f'{angle}.' if angle else ''}{attempt}",
             iteration=now.iteration,
             head=now.head,
             attempt=attempt,
+            angle=angle,
         )
     )
 
 
-def on_brief(turn: Turn, event: BriefDone) -> None:
-    """Keep the brief and let the planners begin."""
-    brief = ResearchBrief.model_validate(
-        {**event.brief.model_dump(), "iteration": turn.round.iteration, "researcher_id": "researcher"}
-    )
-    turn.set_round(brief=brief, research="completed", research_done_at=turn.at)
-    start_planning(turn)
+def on_brief(turn: Turn, command: Research, event: BriefDone) -> None:
+    """Keep the brief, and let the planners begin once there is none to wait for."""
+    if command.angle:
+        _on_angle(turn, command.angle, fanout.Angle(brief=event.brief))
+    else:
+        _end_research(turn, event.brief)
 
 
-def on_research_failed(turn: Turn, attempt: int) -> None:
-    """Ask once more, then plan from history alone."""
+def on_research_failed(turn: Turn, command: Research, attempt: int, why: str) -> None:
+    """Ask once more, then plan from what others found, or from history alone."""
     if attempt < ATTEMPTS:
-        start_research(turn, attempt + 1)
-        return
-    turn.set_round(research="failed", research_done_at=turn.at)
+        _research(turn, command.angle, attempt + 1)
+    elif command.angle:
+        _on_angle(turn, command.angle, fanout.Angle(failed=" ".join(why.split())[:200]))
+    else:
+        _end_research(turn, None)
+
+
+def _on_angle(turn: Turn, angle: str, found: fanout.Angle) -> None:
+    turn.set_round(angles={**turn.round.angles, angle: found})
+    if all(one.done for one in turn.round.angles.values()):
+        _end_research(turn, fanout.merged(turn.round.angles))
+
+
+def _end_research(turn: Turn, answer: BriefAnswer | None) -> None:
+    turn.set_round(research="failed" if answer is None else "completed", research_done_at=turn.at)
+    if answer is not None:
+        identity = {"iteration": turn.round.iteration, "researcher_id": "researcher"}
+        turn.set_round(brief=ResearchBrief.model_validate({**answer.model_dump(), **identity}))
     start_planning(turn)
 
 

@@ -204,7 +204,7 @@ def on_agent_failed(turn: Turn, command: AgentCommand, event: AgentFailed | Acto
             turn.set(unpaid=why)
     match command:
         case Research():
-            planning.on_research_failed(turn, attempt)
+            planning.on_research_failed(turn, command, attempt, why)
         case DraftPlan():
             planning.on_plan_failed(turn, command.planner, attempt)
         case AdvisePlan():
@@ -296,7 +296,7 @@ def on_killed(turn: Turn, command: AgentCommand, event: AgentKilled) -> None:
     last = planning.ATTEMPTS
     match command:
         case Research():
-            planning.on_research_failed(turn, last)
+            planning.on_research_failed(turn, command, last, why)
         case DraftPlan():
             planning.on_plan_failed(turn, command.planner, last)
         case AdvisePlan():

@@ -33,6 +33,7 @@ from sid_protocol.commands import (
     Kill,
     Measure,
     PrepareRound,
+    Research,
     ReturnIdeas,
     RunGuards,
     RunPlan,
@@ -290,8 +291,8 @@ def _route(turn: Turn, event: AnyEvent, command: AnyCommand) -> None:
             rounds.on_agent_failed(turn, command, event)
         case ActorCrashed(), _:
             _on_infrastructure_crash(turn, command, event)
-        case BriefDone(), _:
-            planning.on_brief(turn, event)
+        case BriefDone(), Research():
+            planning.on_brief(turn, command, event)
         case PlanDrafted(), DraftPlan():
             planning.on_plan(turn, command.planner, event)
         case PlanAdvised(), AdvisePlan():

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sid_daemon.core.audit import Audit, Audited
+from sid_daemon.core.fanout import Angle
 from sid_daemon.core.lessons import Book
 from sid_daemon.core.milestones import Standing
 from sid_daemon.core.novelty import Tried
@@ -105,6 +106,8 @@ class Round:
     prepared: bool = False
     ideas: tuple[str, ...] = ()
     brief: ResearchBrief | None = None
+    angles: dict[str, Angle] = field(default_factory=dict)
+    """What each researcher found, where there are several."""
     research: StepStatus = "pending"
     research_done_at: str | None = None
     slots: dict[str, Slot] = field(default_factory=dict)

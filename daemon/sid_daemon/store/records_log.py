@@ -87,9 +87,10 @@ def _of_work(before: RunState, event: AnyEvent, after: RunState) -> list[LogReco
             name = "round_resumed" if resumed else "round_started"
             fields = {"head": event.head, "best_score": after.best_score, "ideas": len(event.ideas)}
             return [("info", name, {**where, **fields}), *([] if resumed else _rung(after, where))]
-        case BriefDone():
+        case BriefDone() if isinstance(command, AgentCommand):
             fields = {"ideas": len(event.brief.ideas), "duration_s": event.duration_s}
-            return [("info", "brief_done", {**where, "step": "research", "actor": "researcher", **fields})]
+            actor = agent_of(command)
+            return [("info", "brief_done", {**where, "step": "research", "actor": actor, **fields})]
         case PlanDrafted() if command is not None and isinstance(command, AgentCommand):
             return [("info", "plan_drafted", {**where, **_drafted(agent_of(command), event, after)})]
         case PlanAdvised():
