@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import trio
 
 from sid_actors.signs import BUSY_SHARE, NOTHING, Seen, Signs, look
+from sid_actors.standstill import AgentClock
 from sid_actors.waits import words
 from sid_protocol.events import Activity
 from sid_protocol.records import Cost
@@ -30,16 +31,18 @@ LOOP_LENGTH = 3
 
 @dataclass(slots=True)
 class ActivityLog:
-    """Activity of one turn; times are of trio's clock, in seconds.
+    """Activity of one turn; times are of the run's clock for its agents, in seconds.
 
     Attributes:
+        clock: That clock.
         processes: Returns `(states, sockets, cpu_s)` of the turn's processes; set while there are any.
         unfinished: What it printed after its last line: a question that waits for an answer has no end of line.
         worktree: Where an executor edits; its changed files are signs of life and edits.
         request: What the open request to a model waits for, in words; empty where none is open.
     """
 
-    started: float = field(default_factory=trio.current_time)
+    clock: AgentClock = field(default_factory=AgentClock)
+    started: float = field(init=False)
     last_seen: float | None = None
     doing: str = "starting"
     tools: deque[str] = field(default_factory=lambda: deque(maxlen=KEPT))
@@ -62,9 +65,13 @@ class ActivityLog:
     _signs: Signs | None = None
     _looked: float | None = None
 
+    def __post_init__(self) -> None:
+        """Begin now."""
+        self.started = self.clock.now()
+
     def notice(self, signs: Signs) -> None:
         """Take quiet signs of life in: CPU time and changed files count as much as a word."""
-        now, before = trio.current_time(), self._signs
+        now, before = self.clock.now(), self._signs
         looked = self.started if self._looked is None else self._looked
         self._signs, self._looked = signs, now
         used = signs.cpu_s - (before.cpu_s if before else 0.0)
@@ -74,7 +81,7 @@ class ActivityLog:
 
     def touch(self, doing: str | None = None) -> None:
         """Note a sign of life, and what the agent is at."""
-        self.last_seen = trio.current_time()
+        self.last_seen = self.clock.now()
         if doing:
             self.doing = doing[:LINE_LIMIT]
 
@@ -99,7 +106,7 @@ class ActivityLog:
     @property
     def idle_s(self) -> float | None:
         """Seconds since the last sign of life; None before the first."""
-        return None if self.last_seen is None else trio.current_time() - self.last_seen
+        return None if self.last_seen is None else self.clock.now() - self.last_seen
 
     async def waiting_in(self) -> str:
         """Return what it waits in now, in words for people; empty where it is not silent, or nobody knows."""
@@ -107,7 +114,7 @@ class ActivityLog:
             return self.request
         heard = self.started if self.last_seen is None else self.last_seen
         processes = self.processes
-        if processes is None or trio.current_time() - heard < QUIET_S:
+        if processes is None or self.clock.now() - heard < QUIET_S:
             return ""
         states, sockets, _ = await trio.to_thread.run_sync(processes)
         return words(states, sockets)
@@ -119,7 +126,7 @@ class ActivityLog:
     async def look_for_signs(self, after_s: float) -> None:
         """Look for quiet signs of life, unless something was heard or looked for within `after_s` seconds."""
         times = (self.started, self.last_seen, self._looked)
-        quiet_s = trio.current_time() - max(at for at in times if at is not None)
+        quiet_s = self.clock.now() - max(at for at in times if at is not None)
         if quiet_s >= after_s:
             await self._look()
 
@@ -146,7 +153,7 @@ class ActivityLog:
         signs = self._signs or Signs(cpu_s, 0.0, 0)
         # A loop that changed nothing is one that changed nothing while it lasted.
         since = self._tool_times[-LOOP_LENGTH] if len(self._tool_times) >= LOOP_LENGTH else self.started_at
-        now = trio.current_time()
+        now = self.clock.now()
         waiting = self.unfinished.strip()[-LINE_LIMIT:]
         outputs = (*self.outputs, waiting) if waiting else tuple(self.outputs)
         repeats = 0

@@ -14,6 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import trio
 
 from sid_actors.activity import ActivityLog
+from sid_actors.standstill import AgentClock
 from sid_protocol.commands import Command
 from sid_protocol.events import Event
 
@@ -30,7 +31,7 @@ class Work:
         actor: Name of the actor that has it.
         scope: Cancelling it ends this work alone; the actor goes on with its next message.
         activity: What the agent was seen doing; starts anew when the work begins.
-        since: When the work began, in seconds of trio's clock; None while it waits in the mailbox.
+        since: When the work began, in seconds of the registry's clock; None while it waits in the mailbox.
         answered: Whether its terminal event was delivered; settled once `done` is set.
         done: Set when the work has fully ended, processes included.
     """
@@ -46,9 +47,10 @@ class Work:
 
 @dataclass(slots=True)
 class WorkRegistry:
-    """All work that has not ended, by command id; shared by a supervisor and its actors."""
+    """All work that has not ended, by command id, and the clock of it; shared by a supervisor and its actors."""
 
     works: dict[str, Work] = field(default_factory=dict)
+    clock: AgentClock = field(default_factory=AgentClock)
 
     def expect(self, command_id: str, actor: str) -> Work:
         """Enter a command that was put into an actor's mailbox, so that it can be cancelled there, too.
@@ -64,8 +66,10 @@ class WorkRegistry:
     def begin(self, command_id: str, actor: str) -> Work:
         """Return the work of a command that an actor has taken from its mailbox, its clock at zero."""
         work = self.works.get(command_id) or self.expect(command_id, actor)
-        work.activity = ActivityLog()  # a clock that starts now, not when the letter was posted
-        work.since = trio.current_time()
+        work.activity = ActivityLog(
+            clock=self.clock
+        )  # a clock that starts now, not when the letter was posted
+        work.since = self.clock.now()
         return work
 
     def end(self, work: Work) -> None:

@@ -15,7 +15,7 @@ import trio
 from sid_actors.activity import ActivityLog
 from sid_actors.actor import Actor
 from sid_actors.track import Track
-from sid_actors.workbench.base import Bench, BenchRun
+from sid_actors.workbench.base import Bench, BenchRun, Company
 from sid_protocol.commands import Measure, RunGuards
 from sid_protocol.errors import SidError
 from sid_protocol.events import GuardResult, GuardsDone, RunMeasured, WorkFailed
@@ -55,16 +55,15 @@ class BenchActor(Actor[Measure | RunGuards, RunMeasured | GuardsDone | WorkFaile
 
     async def _measure(self, message: Measure) -> RunMeasured:
         settings = _limited(self.track.settings, message.limit_s)
+        company = Company(message.slots, message.quiet)
         if message.beside is not None:
             run, other = await self.bench.measure_both(
-                message.tree, message.beside_tree, message.iteration, settings
+                message.tree, message.beside_tree, message.iteration, settings, company
             )
             beside = _event(message, message.beside, message.beside_tree, other)
             return _event(message, message.arm, message.tree, run).model_copy(update={"beside": beside})
-        if message.stage == "holdout":
-            run = await self.bench.holdout(message.tree, message.iteration, settings)
-        else:
-            run = await self.bench.measure(message.tree, message.iteration, settings, message.slots)
+        run_once = self.bench.holdout if message.stage == "holdout" else self.bench.measure
+        run = await run_once(message.tree, message.iteration, settings, company)
         return _event(message, message.arm, message.tree, run)
 
     async def _guard(self, message: RunGuards, activity: ActivityLog) -> GuardsDone:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import trio
-
 from sid_actors.activity import ActivityLog
 from sid_actors.fences import clipped
 from sid_actors.roles import RoleActor, failed, make_turn
@@ -34,7 +32,7 @@ class Executor(RoleActor[RunPlan, Outcome]):
 
     async def handle(self, message: RunPlan, activity: ActivityLog) -> Outcome:
         """Open the worktree, let the agent edit, check and commit what it left."""
-        started = trio.current_time()
+        started = activity.clock.now()
         try:
             worktree = await self.workbench.open_worktree(
                 message.iteration, message.executor, message.base, message.rework_of
@@ -53,7 +51,7 @@ class Executor(RoleActor[RunPlan, Outcome]):
             collected = await collect(self.workbench, self.track, message)
         except (SidError, OSError) as error:
             return failed(message, error, activity, started)
-        duration_s = trio.current_time() - started
+        duration_s = activity.clock.now() - started
         if collected.commit is None or collected.refusal:
             category, what = collected.refusal or ("logic_error", "the agent left no change")
             return CandidateRefused(

@@ -5,14 +5,20 @@ Plain data for `process.run_job` and all that call it; nothing here starts or en
 
 from __future__ import annotations
 
+import math
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import trio
+
 from sid_actors import procfs
-from sid_actors.containment import Members
+from sid_actors.containment import Members, send_signal
 from sid_actors.output import Captured
 from sid_protocol.errors import WorldError
+
+_LOOKS = 50  # what still forks then is let be: it must not keep a measurement waiting
 
 
 class JobStartError(WorldError):
@@ -105,19 +111,61 @@ class JobResult:
 
 
 class JobHandle:
-    """A running job, for those who watch it.
+    """A running job, for those who watch it and let it stand still (`standstill`).
 
-    Attributes:
+    Args:
         pid: The host's id of its first process; with a sandbox, of the namespace's init.
+        members: Finds its processes, parents first.
+        limit: Cancelled when its deadline passes.
     """
 
-    def __init__(self, pid: int, members: Members) -> None:
+    def __init__(self, pid: int, members: Members, limit: trio.CancelScope) -> None:
         self.pid = pid
         self._members: Members | None = members
+        self._limit = limit
+        self._left_s: float | None = None
+        self._frozen: dict[int, procfs.ProcessStat] = {}
 
     def snapshot(self) -> procfs.ProcessSnapshot:
         """Return what each of its processes is doing; blocks for some milliseconds. Empty after its end."""
         return procfs.snapshot(self._members() if self._members else ())
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended."""
+        return self._members is None
+
+    def hold(self) -> None:
+        """Let its deadline wait; on the event loop."""
+        self._left_s = self._limit.deadline - trio.current_time()
+        self._limit.deadline = math.inf
+
+    def release(self) -> None:
+        """Let its deadline go on; on the event loop."""
+        if self._left_s is not None:
+            self._limit.deadline = trio.current_time() + self._left_s
+            self._left_s = None
+
+    def freeze(self) -> None:
+        """Stop its processes; blocks for some milliseconds.
+
+        Parents first, so that none sees its child stop, and until a look finds nobody new. What had stopped
+        before by itself is left alone.
+        """
+        for _ in range(_LOOKS):
+            members = self._members() if self._members else {}
+            fresh = {
+                pid: stat for pid, stat in members.items() if stat.state != "T" and pid not in self._frozen
+            }
+            if not fresh:
+                return
+            send_signal(fresh, signal.SIGSTOP)
+            self._frozen.update(fresh)
+
+    def thaw(self) -> None:
+        """Let those go on that `freeze` stopped, children first; blocks for some milliseconds."""
+        frozen, self._frozen = self._frozen, {}
+        send_signal(dict(reversed(frozen.items())), signal.SIGCONT)
 
     def close(self) -> None:
         """Forget its processes: their ids may be others' by now. `run_job` calls this at the end."""

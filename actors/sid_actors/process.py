@@ -162,6 +162,7 @@ class _Job:
         self._io = {name: trio.CancelScope(shield=True) for name in ("stdin", "stdout", "stderr")}
         self._handle: JobHandle | None = None
         self._timed_out = False
+        self._limit = trio.CancelScope()
         self._started_at = self._ended_at = math.nan
         self._killed = 0
         self._cpu_s = 0.0
@@ -174,19 +175,20 @@ class _Job:
             running = await self._launch.arm(enforced)
         if running:
             self._started_at = trio.current_time()
+            if self._spec.deadline_s is not None:
+                self._limit.deadline = self._started_at + self._spec.deadline_s
         return running
 
     def handle(self) -> JobHandle:
         """Return the handle for those who watch; only for a job that runs."""
-        self._handle = JobHandle(self._launch.init or self._launch.process.pid, self._members())
+        self._handle = JobHandle(self._launch.init or self._launch.process.pid, self._members(), self._limit)
         return self._handle
 
     async def wait(self) -> None:
         """Wait for the end of the first process, or the deadline."""
-        limit_s = math.inf if self._spec.deadline_s is None else self._spec.deadline_s
-        with trio.move_on_after(limit_s) as scope:
+        with self._limit:
             await self._first_ended()
-        self._timed_out = scope.cancelled_caught
+        self._timed_out = self._limit.cancelled_caught
 
     async def end(self) -> None:
         """See to it that no process is left, by whatever it takes, whoever is cancelled; then reap."""

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, cast
 
-import trio
-
 from sid_actors.activity import ActivityLog
 from sid_actors.actor import Actor, E, M
 from sid_actors.backends.base import Backend, Role, Turn
@@ -74,7 +72,7 @@ async def ask(
         activity: Where its signs of life are noted.
         read: Reads the answer's text; raises `BackendError` on junk.
     """
-    started = trio.current_time()
+    started = activity.clock.now()
     try:
         cwd = await actor.workbench.view(command.head)
         turn = await make_turn(command, actor.track, cwd)
@@ -83,7 +81,7 @@ async def ask(
         record = read(answer.text)
     except (SidError, OSError) as error:
         return failed(command, error, activity, started)
-    return Asked(record, answer.cost, trio.current_time() - started)
+    return Asked(record, answer.cost, activity.clock.now() - started)
 
 
 def failed(
@@ -95,10 +93,10 @@ def failed(
         command: The turn's command.
         error: What was raised.
         activity: The turn's activity, for what it had cost by then.
-        started: When the turn began, in seconds of trio's clock.
+        started: When the turn began, in seconds of the activity's clock.
     """
     if isinstance(error, BackendError):
-        spent = trio.current_time() - started
+        spent = activity.clock.now() - started
         return AgentFailed(
             cause=command.id,
             why=str(error),

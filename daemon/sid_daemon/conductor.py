@@ -92,6 +92,7 @@ class Conductor:
         over: Set when the run's last event is on disk and nothing of it is at work.
         ended: Set when everything that the run made beside its branches is removed, too.
         announcer: Shows what is durable.
+        clock: Of its agents; stands still while another run wants quiet.
         failure: What kept the run's events from the disk, or None.
     """
 
@@ -105,6 +106,8 @@ class Conductor:
         self.announcer = Announcer(state.run_id, store, emit)
         self._up, self._mail = trio.open_memory_channel[AnyEvent](0)
         self._supervisor = Supervisor(outbox=self._up.clone())
+        self.clock = self._supervisor.works.clock
+        self.clock.on_change = lambda: self._changed.set()  # noqa: PLW0108 -- another event each time
         self._under_way: dict[str, AnyCommand] = {}
         self._reported: set[str] = set()
         self._changed = trio.Event()
@@ -290,7 +293,7 @@ class Conductor:
                 self._reported.add(target)
                 await self._up.send(DeadlinePassed(target=target, clock=clock))
             if not due:
-                with trio.move_on_at(wake):
+                with trio.move_on_at(self.clock.trio_time(wake)):
                     await self._changed.wait()
                 await self._look_for_signs()
 
@@ -303,26 +306,20 @@ class Conductor:
 
     def _expired(self) -> tuple[float, list[tuple[str, deadlines.Clock]]]:
         """Return when to look again, and which clocks have run out."""
-        now, wake = trio.current_time(), float("inf")
-        due: list[tuple[str, deadlines.Clock]] = []
+        now, watched = self.clock.now(), []
         for command_id, command in self._under_way.items():
             work = self.works.get(command_id)
             if not isinstance(command, AgentCommand) or command_id in self._reported or work is None:
                 continue
-            watched = deadlines.Watched(
+            one = deadlines.Watched(
                 command_id=command_id,
                 started=work.since if work.since is not None else now,
                 last_seen=work.activity.last_seen,
                 hard_s=deadlines.hard_s(command, self.state.settings),
                 idle_s=deadlines.idle_s(command, self.state.settings),
             )
-            when, clock = watched.expiry
-            if when <= now:
-                due.append((command_id, clock))
-            else:
-                # Signs of life start and move the idle clock, and nobody tells us of the quiet ones.
-                wake = min(wake, when, now + watched.idle_s / LOOKS if watched.idle_s else when)
-        return wake, due
+            watched.append(one)
+        return deadlines.expired(watched, now, LOOKS)
 
     async def _inspect(self, command: Inspect) -> None:
         target = self._under_way.get(command.target)

@@ -136,6 +136,7 @@ class RunHands:
     def bind(self, conductor: Conductor) -> None:
         """Give the hands the conductor whose state they read."""
         self._conductor = conductor
+        self._machine.standstill.join(conductor.clock)
 
     def _state(self) -> RunState:
         if self._conductor is None:
@@ -162,6 +163,8 @@ class RunHands:
                 lock=self._machine.lock,
                 trusted=self._state().baseline_commit,
                 sandboxed=self._contained(),
+                standstill=self._machine.standstill,
+                clock=self._conductor.clock if self._conductor else None,
             )
         return self._bench
 
@@ -292,6 +295,8 @@ class RunHands:
 
     async def close(self, state: RunState) -> None:
         """See `Hands.close`."""
+        if self._conductor is not None:
+            self._machine.standstill.leave(self._conductor.clock)
         known = self._worktrees(state)
         with trio.move_on_after(CLEANUP_LIMIT_S) as scope:
             try:

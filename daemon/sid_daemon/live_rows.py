@@ -117,6 +117,8 @@ def _working(
     doing = activity.doing if activity is not None and begun else "waits its turn"
     if isinstance(command, Measure) and begun:
         doing = f"benchmark: {command.stage} of {command.arm}"
+    elif isinstance(command, AgentCommand) and begun and activity is not None and activity.clock.stands:
+        doing = f"stands still while another run measures; {doing}"
     elif begun and waits:
         doing = f"{doing}; {waits}"
     return ActorRow(

@@ -191,7 +191,7 @@ class Methods:
         if conductor is not None and not conductor.over.is_set():
             waits = {key: await work.activity.waiting_in() for key, work in list(conductor.works.items())}
             actors = live_rows.actor_rows(
-                conductor.state, conductor.under_way, conductor.works, trio.current_time(), waits
+                conductor.state, conductor.under_way, conductor.works, conductor.clock.now(), waits
             )
             return rows.run_row(
                 conductor.state,

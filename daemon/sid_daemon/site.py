@@ -17,8 +17,9 @@ from sid_actors.backends.keys import read_key
 from sid_actors.backends.visible import check_agent_command
 from sid_actors.git_master import GitMaster
 from sid_actors.repository import RepoInfo, discover
+from sid_actors.standstill import Standstill
 from sid_actors.trees import open_repository
-from sid_actors.workbench.base import BenchRun
+from sid_actors.workbench.base import BenchRun, Company
 from sid_actors.workbench.benchmark import LocalBench
 from sid_actors.workbench.detectors import check_names
 from sid_actors.workbench.local import seal_of, tracked_files
@@ -47,6 +48,7 @@ class Machine:
 
     def __init__(self, lock: MachineLock, service: Service | None = None) -> None:
         self.lock = lock
+        self.standstill = Standstill()
         self.service = service or Service()
         self.sandbox_fault: str | None = None
         self._probed = trio.Event()
@@ -170,7 +172,8 @@ class LocalSite:
 
     async def measure(self, commit: str, settings: Settings) -> BenchRun:
         """Run the benchmark once on a commit."""
-        return await self._made_bench(settings).measure(commit, 0, settings)
+        company = Company(quiet=settings.measurement.quiet)
+        return await self._made_bench(settings).measure(commit, 0, settings, company)
 
     async def guards_red(self, commit: str, settings: Settings) -> list[str]:
         """Return the guard commands that fail on a commit."""
@@ -187,6 +190,7 @@ class LocalSite:
                 self.root,
                 lock=self._machine.lock,
                 sandboxed=self._machine.contained(settings),
+                standstill=self._machine.standstill,
             )
         return self._bench
 

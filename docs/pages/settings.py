@@ -20,7 +20,6 @@ NO_EFFECT = frozenset(
         "current_repo_url",
         "si_claude_setting",
         "review_candidates",
-        "measurement.quiet",
     }
 )
 """Keys that are accepted and kept, and that no code of this version reads; a test looks."""

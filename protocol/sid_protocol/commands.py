@@ -123,6 +123,8 @@ class Measure(Command):
     beside_tree: str = ""
     slots: int = 1
     """How many benchmarks may run at once on the machine while this one does; 1 is to be alone."""
+    quiet: bool = False
+    """Whether the agents of other runs stand still meanwhile."""
 
 
 class BuildMerge(Command):

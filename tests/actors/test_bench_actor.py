@@ -10,7 +10,7 @@ import trio
 
 from sid_actors.actor import WorkRegistry
 from sid_actors.bench_actor import BenchActor
-from sid_actors.workbench.base import BenchRun, CommandRun
+from sid_actors.workbench.base import ALONE, BenchRun, CommandRun, Company
 from sid_protocol.commands import Measure, RunGuards
 from sid_protocol.errors import BenchmarkError
 from sid_protocol.events import GuardsDone, RunMeasured, WorkFailed
@@ -40,18 +40,22 @@ class FakeBench:
     broken: bool = False
     ran: list[tuple[str, str]] = field(default_factory=list)
 
-    async def measure(self, tree: str, iteration: int, settings: Settings, slots: int = 1) -> BenchRun:
+    async def measure(
+        self, tree: str, iteration: int, settings: Settings, company: Company = ALONE
+    ) -> BenchRun:
         if self.broken:
             raise BenchmarkError("the checkout is gone", hint="start again")
         self.ran.append(("benchmark", tree))
         return RUN
 
     async def measure_both(
-        self, tree: str, beside: str, iteration: int, settings: Settings
+        self, tree: str, beside: str, iteration: int, settings: Settings, company: Company = ALONE
     ) -> tuple[BenchRun, BenchRun]:
         return await self.measure(tree, iteration, settings), await self.measure(beside, iteration, settings)
 
-    async def holdout(self, tree: str, iteration: int, settings: Settings) -> BenchRun:
+    async def holdout(
+        self, tree: str, iteration: int, settings: Settings, company: Company = ALONE
+    ) -> BenchRun:
         self.ran.append(("holdout", tree))
         return RUN
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sid_actors.activity import ActivityLog
 from sid_actors.backends.parse import ANSWER_LIMIT_BYTES
 from sid_actors.backends.stream import LINE_LIMIT, StreamReader
+from sid_actors.standstill import AgentClock
 from sid_protocol.records import Cost
 
 CLAUDE: list[dict[str, Any]] = [
@@ -99,6 +100,13 @@ OPENCODE = [
 ]
 
 
+class NoTime(AgentClock):
+    """A clock outside of any event loop."""
+
+    def now(self) -> float:
+        return 0.0
+
+
 class Log(ActivityLog):
     """An activity log where no clock runs."""
 
@@ -108,7 +116,7 @@ class Log(ActivityLog):
 
 def read(events: list[Any] | bytes, size: int = 1 << 16) -> StreamReader:
     text = events if isinstance(events, bytes) else "".join(json.dumps(e) + "\n" for e in events).encode()
-    reader = StreamReader(Log(started=0.0))
+    reader = StreamReader(Log(clock=NoTime()))
     for start in range(0, len(text), size):
         reader.feed(text[start : start + size])
     reader.close()
@@ -204,7 +212,7 @@ def test_plain_output_is_the_answer_as_it_is() -> None:
 
 
 def test_memory_is_bounded_whatever_is_printed() -> None:
-    reader = StreamReader(Log(started=0.0))
+    reader = StreamReader(Log(clock=NoTime()))
     for _ in range(24):
         reader.feed(b"x" * (1 << 20))
         assert len(reader._partial) <= LINE_LIMIT
@@ -269,7 +277,7 @@ VALUES = st.recursive(
 @settings(max_examples=50)
 @given(st.lists(st.dictionaries(KEYS, VALUES, max_size=8).map(json.dumps) | st.text(max_size=20), max_size=8))
 def test_no_stream_upsets_it(lines: list[str]) -> None:
-    reader = StreamReader(Log(started=0.0))
+    reader = StreamReader(Log(clock=NoTime()))
     reader.feed("\n".join(lines).encode("utf-8", "surrogatepass"))
     reader.close()
     assert isinstance(reader.text, str)

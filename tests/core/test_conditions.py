@@ -60,6 +60,14 @@ def test_a_benchmark_that_gave_one_tree_two_scores_is_alone_from_then_on() -> No
     assert {one.slots for one in found[turned:]} == {1}
 
 
+def test_quiet_is_asked_for_where_a_run_is_evidence() -> None:
+    noisy = measured(settings(mode="noisy", min_pairs=8, quiet=True))
+    assert {one.stage for one in noisy if not one.quiet} == {"smoke"}
+    exact = measured(settings(quiet=True))
+    assert {one.stage for one in exact if one.quiet} == {"holdout"}
+    assert not any(one.quiet for one in measured(settings(mode="noisy", min_pairs=8)))
+
+
 def test_a_run_among_others_may_take_as_many_times_as_long_as_alone() -> None:
     assert {one.limit_s for one in measured(settings(), calibration=USUAL) if one.slots > 1} == {240.0}
     assert {one.limit_s for one in measured(settings(mode="noisy"), calibration=USUAL)} == {60.0}

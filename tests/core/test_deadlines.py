@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sid_daemon.core.deadlines import Clock, Watched, hard_s, idle_s, next_expiry
+from sid_daemon.core.deadlines import Clock, Watched, expired, hard_s, idle_s
 from sid_protocol.commands import DraftPlan, Research, RunPlan
 from sid_protocol.records import Plan
 from sid_protocol.settings import Deadlines, Settings
@@ -41,9 +41,11 @@ def test_each_role_has_its_limits_and_only_executors_an_idle_one() -> None:
     assert [idle_s(one, settings) for one in (research, draft, RUN)] == [None, None, 4.0]
 
 
-def test_the_next_of_several_is_the_first() -> None:
+def test_of_several_those_that_ran_out_are_told_and_the_next_is_waited_for() -> None:
     slow = Watched("slow", started=0.0, last_seen=None, hard_s=60.0, idle_s=None)
     quick = Watched("quick", started=30.0, last_seen=31.0, hard_s=60.0, idle_s=5.0)
 
-    assert next_expiry([slow, quick]) == (36.0, "quick", "idle")
-    assert next_expiry([]) is None
+    assert expired([slow, quick], 31.0, 5) == (32.0, [])
+    assert expired([slow, quick], 36.0, 5) == (60.0, [("quick", "idle")])
+    assert expired([slow, quick], 90.0, 5) == (float("inf"), [("slow", "hard"), ("quick", "idle")])
+    assert expired([], 0.0, 5) == (float("inf"), [])

@@ -7,6 +7,8 @@ began and ended, outside of the daemon's reach.
 from __future__ import annotations
 
 import json
+import os
+import time
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -42,6 +44,10 @@ print(text if text == "nan" else float(text) * (1 + sd * noise))
 with open(folder + "/spans", "a") as file:
     file.write(f"{began} {time.monotonic_ns()}\\n")
 """
+
+
+LIMIT_S = 20
+"""An executor's deadline: more than the other run takes from its start to its first run that counts."""
 
 
 def noisy_repo(world: World, repo: MakeRepo, name: str = "repo") -> tuple[Repo, Path]:
@@ -188,6 +194,45 @@ def test_benchmarks_of_two_runs_never_overlap(world: World, repo: MakeRepo) -> N
     assert len(spans(out)) > 8
     assert len(spans(other)) > 8
     assert all(later[0] >= earlier[1] for earlier, later in pairwise(found))
+
+
+@pytest.mark.slow
+def test_other_runs_agents_stand_still_while_one_measures_quietly_and_no_deadline_passes_over_it(
+    world: World, repo: MakeRepo
+) -> None:
+    made, out = noisy_repo(world, repo)
+    # After set-up's five, the candidate's first and the warm-up it waits until the test has looked.
+    gated = BENCH.replace("time.sleep(", "if run == 7:\n    open(folder + '/gate').read()\ntime.sleep(")
+    made.commit({"bench.py": gated}, "Wait once")
+    os.mkfifo(out / "gate")
+    set_up(world, made, out, "100.00", measurement={"quiet": True, "max_pairs": 6})
+    other = repo({"bench.sh": "cat value.txt\n", "value.txt": "1\n", "README.md": "x\n"}, name="other")
+    restless = world.agent("restless")
+    restless.script({"role": "executor", "beat": True})
+    world.init(other, restless, "--set", f'deadlines={{"executor": {LIMIT_S}}}')
+    beats = restless.folder / "seen" / "beats"
+    with world.wire() as wire:
+        wire.follow()
+        world.sictl("start", other.path, "--rounds", "1")
+        wire.until("executor_started")
+        going = world.start_sictl("start", made.path, "--rounds", "1", "--wait")
+        with (out / "gate").open("w"):  # there is a reader: the run is on
+            before = beats.read_text()
+            told = world.sictl("status", other.path).out
+            assert "stands still while another run measures" in told
+            time.sleep(LIMIT_S + 1)
+            assert beats.read_text() == before
+        assert world.finish(going).code == 0
+        (restless.folder / "seen" / "enough").touch()
+        wire.until("merged")
+        wire.until("run_ended")
+    at_work = [int(line) for line in beats.read_text().split()]
+    measured = spans(out)[6:]
+    assert len(measured) >= 5
+    assert not [at for at in at_work for began, ended in measured if began < at < ended]
+    assert at_work[-1] > measured[-1][1]
+    assert world.rounds(other)[0]["force_kills"] == 0
+    assert world.rounds(other)[0]["status"] == "merged"
 
 
 MEETING = """\

@@ -12,8 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import trio
-
 from sid_actors.activity import ActivityLog
 from sid_actors.backends.base import Turn
 from sid_actors.backends.models import LEAST_OUTPUT_TOKENS
@@ -113,7 +111,7 @@ class Caller:
                     raise BackendError(self.activity.error, hint=trouble.hint)
 
     def _left_s(self) -> float:
-        return self.activity.started + self.turn.deadline_s - trio.current_time()
+        return self.activity.started + self.turn.deadline_s - self.activity.clock.now()
 
     def ask(self, request: dict[str, Any], output: int) -> Ask:
         """Return what a call may cost at most.
@@ -148,7 +146,7 @@ class Caller:
         with self.purse.settling(reserved, budget):
             try:
                 self.activity.doing = f"waiting for {self.model}" if doing == "starting" else doing
-                self.activity.request_since = trio.current_time()
+                self.activity.request_since = self.activity.clock.now()
                 self.activity.request = f"connects to the service of {self.model}"
                 await self._stream(request, reserved.output, reply)
                 reply.finish()
@@ -194,7 +192,7 @@ class Caller:
     def _seen(self, reply: Reply, event: dict[str, Any]) -> None:
         """Fold one event, and note it as a sign of life."""
         piece = reply.feed(event)
-        self.activity.request_since = trio.current_time()
+        self.activity.request_since = self.activity.clock.now()
         self.activity.request = f"waits for more of the answer of {self.model}"
         self.activity.touch("writing" if piece else None)
         if event.get("type") == "content_block_stop" and reply.content:

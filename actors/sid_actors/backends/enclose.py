@@ -50,7 +50,8 @@ def limits_of(settings: Settings, output_mb: int) -> JobLimits:
 
 
 def watch(activity: ActivityLog, handle: JobHandle) -> None:
-    """Let evidence see a job's processes from now on."""
+    """Let evidence see a job's processes from now on, and let them stand still with the run's agents."""
+    activity.clock.enlist(handle)
 
     def processes() -> tuple[tuple[str, ...], tuple[str, ...], float]:
         seen = handle.snapshot().processes

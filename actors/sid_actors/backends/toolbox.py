@@ -198,7 +198,7 @@ class Toolbox:
 
     async def _run(self, command: str, timeout_s: Any) -> str:
         asked = timeout_s if isinstance(timeout_s, int | float) and timeout_s > 0 else DEFAULT_RUN_S
-        left = self.activity.started + self.turn.deadline_s - trio.current_time()
+        left = self.activity.started + self.turn.deadline_s - self.activity.clock.now()
         limit_s = max(1.0, min(float(asked), RUN_LIMIT_S, left))
         self.activity.touch(f"running {command}")
         result = await self._job(("/bin/sh", "-c", command), limit_s)

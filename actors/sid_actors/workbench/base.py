@@ -75,6 +75,22 @@ class CommandRun:
     timed_out: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Company:
+    """Who may be at work on the machine during a run.
+
+    Attributes:
+        slots: How many benchmarks at a time, this one among them; 1 is to be alone.
+        quiet: The agents of other runs stand still.
+    """
+
+    slots: int = 1
+    quiet: bool = False
+
+
+ALONE = Company()
+
+
 class Workbench(Protocol):
     """Worktrees, views and commits of candidates."""
 
@@ -109,14 +125,10 @@ class Workbench(Protocol):
 class Bench(Protocol):
     """Runs the benchmark and other commands on exactly one tree."""
 
-    async def measure(self, tree: str, iteration: int, settings: Settings, slots: int = 1) -> BenchRun:
+    async def measure(
+        self, tree: str, iteration: int, settings: Settings, company: Company = ALONE
+    ) -> BenchRun:
         """Run the benchmark once in a clean checkout of `tree`.
-
-        Args:
-            tree: Commit or tree id.
-            iteration: The round.
-            settings: Of the current round.
-            slots: How many may be at it at a time on this machine; 1 is to be alone.
 
         Raises:
             BenchmarkError: it could not be run at all.
@@ -124,7 +136,7 @@ class Bench(Protocol):
         """
 
     async def measure_both(
-        self, tree: str, beside: str, iteration: int, settings: Settings
+        self, tree: str, beside: str, iteration: int, settings: Settings, company: Company = ALONE
     ) -> tuple[BenchRun, BenchRun]:
         """Run the benchmark on two trees at once, each at the same path of its own sandbox.
 
@@ -133,7 +145,9 @@ class Bench(Protocol):
             GitError: a checkout failed.
         """
 
-    async def holdout(self, tree: str, iteration: int, settings: Settings) -> BenchRun:
+    async def holdout(
+        self, tree: str, iteration: int, settings: Settings, company: Company = ALONE
+    ) -> BenchRun:
         """Run the hold-out command once, as `measure` runs the benchmark; raises as it does."""
 
     async def check(self, tree: str, command: str, iteration: int, settings: Settings) -> CommandRun:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -23,8 +23,9 @@ import trio
 from sid_actors.job import Mount
 from sid_actors.process import JobLimits, JobResult, JobSpec, JobStartError, run_job
 from sid_actors.repository import RepoInfo
+from sid_actors.standstill import AgentClock, Standstill
 from sid_actors.trees import changes, open_repository, tree_of, with_changes
-from sid_actors.workbench.base import BenchRun, CommandRun
+from sid_actors.workbench.base import ALONE, BenchRun, CommandRun, Company
 from sid_actors.workbench.local import seal_of
 from sid_actors.workbench.machine import MachineLock
 from sid_actors.workbench.pool import PlainCheckout
@@ -53,6 +54,8 @@ class LocalBench:
         lock: The machine's lock, shared by all runs of the daemon.
         trusted: The commit whose sealed files every measured tree gets; None: each tree's own.
         sandboxed: Whether bubblewrap works here; `settings.sandbox` can still turn it off.
+        standstill: Whose agents stand still where quiet is asked for; shared by all runs of the daemon.
+        clock: That of the run's own agents, who do not.
     """
 
     def __init__(
@@ -63,8 +66,12 @@ class LocalBench:
         lock: MachineLock,
         trusted: str | None = None,
         sandboxed: bool = True,
+        standstill: Standstill | None = None,
+        clock: AgentClock | None = None,
     ) -> None:
         self._info = info
+        self._standstill = standstill or Standstill()
+        self._clock = clock
         self._lock = lock
         self._trusted = trusted
         self._sandboxed = sandboxed
@@ -75,12 +82,14 @@ class LocalBench:
         self._in_use: set[int] = set()
         self._guard_turn = trio.Lock()
 
-    async def measure(self, tree: str, iteration: int, settings: Settings, slots: int = 1) -> BenchRun:
+    async def measure(
+        self, tree: str, iteration: int, settings: Settings, company: Company = ALONE
+    ) -> BenchRun:
         """See `Bench.measure`."""
-        return await self._score(tree, settings.benchmark_command, iteration, settings, slots)
+        return await self._score(tree, settings.benchmark_command, iteration, settings, company)
 
     async def measure_both(
-        self, tree: str, beside: str, iteration: int, settings: Settings
+        self, tree: str, beside: str, iteration: int, settings: Settings, company: Company = ALONE
     ) -> tuple[BenchRun, BenchRun]:
         """See `Bench.measure_both`."""
         if not self._is_enclosed(settings):
@@ -102,7 +111,7 @@ class LocalBench:
                 await self._fill(checkout, one, settings)
                 if not isinstance(ready, SetupFailed):
                     jobs.append(await self._job(checkout.folder, ready, command, iteration, settings))
-            async with trio.open_nursery() as nursery:
+            async with self._hush(company), trio.open_nursery() as nursery:
                 for index, job in enumerate(jobs):
                     nursery.start_soon(self._run_into, runs, index, job, settings)
         first, second = (run for run in runs if run is not None)
@@ -116,14 +125,16 @@ class LocalBench:
     def _is_enclosed(self, settings: Settings) -> bool:
         return self._sandboxed and settings.sandbox != "off"
 
-    async def holdout(self, tree: str, iteration: int, settings: Settings) -> BenchRun:
+    async def holdout(
+        self, tree: str, iteration: int, settings: Settings, company: Company = ALONE
+    ) -> BenchRun:
         """Run the hold-out command once, as `measure` runs the benchmark.
 
         Raises:
             BenchmarkError: there is none, or it could not be run at all.
             GitError: the checkout failed.
         """
-        return await self._score(tree, settings.holdout_command or "", iteration, settings)
+        return await self._score(tree, settings.holdout_command or "", iteration, settings, company)
 
     async def check(self, tree: str, command: str, iteration: int, settings: Settings) -> CommandRun:
         """See `Bench.check`."""
@@ -142,7 +153,7 @@ class LocalBench:
         )
 
     async def _score(
-        self, tree: str, command: str, iteration: int, settings: Settings, slots: int = 1
+        self, tree: str, command: str, iteration: int, settings: Settings, company: Company
     ) -> BenchRun:
         check_format(settings.benchmark_format)
         if not command.strip():
@@ -151,12 +162,17 @@ class LocalBench:
         if isinstance(prepared, SetupFailed):
             return _unprepared(prepared)
         # Side by side all see the same path only in a sandbox.
-        together = slots > 1 and self._is_enclosed(settings)
-        turn = self._lock.shared(slots) if together else self._lock.held()
+        together = company.slots > 1 and self._is_enclosed(settings)
+        turn = self._lock.shared(company.slots) if together else self._lock.held()
         async with turn, self._checkout() as checkout:
             await self._fill(checkout, tree, settings)
             job = await self._job(checkout.folder, prepared, command, iteration, settings)
-            return await _measured(job, settings)
+            async with self._hush(company):
+                return await _measured(job, settings)
+
+    def _hush(self, company: Company) -> AbstractAsyncContextManager[None]:
+        """Let the agents of other runs stand still, if this run is to have quiet; with the machine's lock held."""
+        return self._standstill.around(self._clock) if company.quiet else nullcontext()
 
     @asynccontextmanager
     async def _checkout(self) -> AsyncIterator[PlainCheckout]:

@@ -2,7 +2,8 @@
 
 Every run that the core asks for is put together here, so that no stage forgets one of them. Only runs that are
 compared by value, not by evidence, may have others beside them: what disturbs a benchmark without noise changes
-its time and not its score (`measurement.slots`; the page on measuring, section 1).
+its time and not its score. Only runs that are evidence are worth the quiet that other runs' agents pay for
+(`measurement.slots` and `measurement.quiet`; the page on measuring, sections 1 and 5).
 
 Part of `step`; pure. Called by whoever asks for a run: `execution`, `tournament`, `round` and `audit`.
 """
@@ -45,7 +46,9 @@ def run_of(
         beside: Duet: the arm to be run at the same time.
         beside_tree: Its tree.
     """
-    slots = slots_of(state, stage)
+    by_value = stage in BY_VALUE and not (state.is_noisy or state.history.forced_noisy)
+    rule = state.settings.measurement
+    slots = rule.slots if by_value else 1
     return Measure(
         id=id,
         iteration=state.iteration if iteration is None else iteration,
@@ -57,13 +60,9 @@ def run_of(
         beside=beside,
         beside_tree=beside_tree,
         slots=slots,
+        # A candidate's first run is used in no decision where scores are noisy.
+        quiet=rule.quiet and not by_value and stage != "smoke",
     )
-
-
-def slots_of(state: RunState, stage: str) -> int:
-    """Return how many benchmarks may run at once on the machine during a run of this stage."""
-    noisy = state.is_noisy or state.history.forced_noisy
-    return 1 if noisy or stage not in BY_VALUE else state.settings.measurement.slots
 
 
 def _limit_s(state: RunState, slots: int) -> float | None:

@@ -1,12 +1,13 @@
 """How long an agent's turn may take, and which clock runs out next.
 
-Pure. The conductor sleeps to `next_expiry` and reports what passed; the round machine decides what follows.
+Pure. The conductor sleeps to what `expired` says and reports what passed; the round machine decides what follows.
 Only agents' turns have these clocks: a benchmark, a guard and a set-up command end at their own deadline
 inside their job, as an ordinary outcome.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -55,10 +56,23 @@ def idle_s(command: AgentCommand, settings: Settings) -> float | None:
     return settings.deadlines.executor_idle if isinstance(command, RunPlan) else None
 
 
-def next_expiry(watched: Iterable[Watched]) -> tuple[float, str, Clock] | None:
-    """Return `(when, command id, clock)` of the clock that runs out first; None where none runs."""
-    expiries = [(*one.expiry, one.command_id) for one in watched]
-    if not expiries:
-        return None
-    when, clock, command_id = min(expiries)
-    return when, command_id, clock
+def expired(watched: Iterable[Watched], now: float, looks: int) -> tuple[float, list[tuple[str, Clock]]]:
+    """Return when to look again, and which clocks have run out by now.
+
+    Args:
+        watched: The turns under way.
+        now: On their clock.
+        looks: How often, within an idle limit, to look again all the same: signs of life start and move the idle
+            clock, and nobody tells of the quiet ones.
+
+    Returns:
+        The time, infinite where no clock runs; `(command id, clock)` of each that has run out.
+    """
+    wake, due = math.inf, list[tuple[str, Clock]]()
+    for one in watched:
+        when, clock = one.expiry
+        if when <= now:
+            due.append((one.command_id, clock))
+        else:
+            wake = min(wake, when, now + one.idle_s / looks if one.idle_s else when)
+    return wake, due

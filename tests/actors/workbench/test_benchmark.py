@@ -10,6 +10,7 @@ import pytest
 import trio
 import trio.testing
 
+from sid_actors.workbench.base import Company
 from sid_actors.workbench.machine import MachineLock, lock_path
 from sid_actors.workbench.sandbox import probe_bwrap
 from sid_protocol.errors import BenchmarkError, SettingsInvalid
@@ -316,7 +317,7 @@ async def test_runs_that_share_see_the_same_path_and_have_a_checkout_each(
     async with open_bay(made, sandboxed=sandboxed) as bay:
 
         async def measure() -> None:
-            runs.append(await bay.bench.measure(bay.base, 1, settings, 2))
+            runs.append(await bay.bench.measure(bay.base, 1, settings, Company(slots=2)))
 
         async with trio.open_nursery() as nursery:
             for _ in range(2):

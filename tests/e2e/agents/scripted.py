@@ -3,13 +3,15 @@
 Run by the daemon as `agent_command`, a process a turn; without a rule it is a good agent that raises the number
 in `value.txt`. It notes each turn in the folder `seen`. A rule names any of role, agent, round, turn (how often
 this agent was asked in this round, from 1) and what to do, in this order:
-`children`, `edit`, `remove`, `stderr`, `print`, `wait` (for the named gate), `hang`, `exit`.
+`children`, `edit`, `remove`, `beat` (note the time again and again until `seen/enough` is there), `stderr`, `print`,
+`wait` (for the named gate), `hang`, `exit`.
 """
 
 import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -27,6 +29,8 @@ def main():
         run_away(kind)
     if role == "executor":
         edit(rule)
+    if "beat" in rule:
+        beat()
     sys.stderr.write(rule.get("stderr", ""))
     sys.stderr.flush()
     answer = json.dumps(ANSWERS[role](agent, number, rule))
@@ -70,6 +74,13 @@ def run_away(kind):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     while True:
         signal.pause()
+
+
+def beat():
+    with (HERE / "seen" / "beats").open("w", buffering=1) as file:
+        while not (HERE / "seen" / "enough").exists():
+            file.write(f"{time.monotonic_ns()}\n")
+            time.sleep(0.005)
 
 
 def edit(rule):
