@@ -61,6 +61,8 @@ class Stage:
         deadline_s: float = 60,
         silence_s: float = 30,
         activity: ActivityLog | None = None,
+        agent: str = "",
+        prompt: tuple[str, str] = ("", "Do it."),
         **values: Any,
     ) -> Answer:
         settings = Settings(
@@ -68,9 +70,10 @@ class Stage:
         )
         turn = Turn(
             role=role,
-            agent_id=f"{role}_1",
+            agent_id=agent or f"{role}_1",
             iteration=1,
-            prompt="Do it.",
+            prompt="".join(prompt),
+            shared=len(prompt[0]),
             schema=agent_schema(role),
             cwd=str(self.worktree),
             sealed=(str(self.worktree / "bench.py"),) if role == "executor" else (),

@@ -24,6 +24,7 @@ from sid_actors.backends.enclose import Enclose
 from sid_actors.backends.keys import read_key
 from sid_actors.backends.models import model_of
 from sid_actors.backends.pace import Pace
+from sid_actors.backends.prefixes import Prefixes
 from sid_actors.backends.purse import Purse
 from sid_actors.backends.reply import BrokenStreamError
 from sid_actors.backends.toolbox import Toolbox
@@ -47,6 +48,7 @@ class Service:
     prices: Mapping[str, Price] = field(default_factory=dict)
     learn: Callable[[str], None] = lambda _: None
     unforced: set[str] = field(default_factory=set)
+    prefixes: Prefixes = field(default_factory=Prefixes)
     _paces: dict[str | None, Pace] = field(default_factory=dict)
 
     def pace(self, base_url: str | None) -> Pace:
@@ -120,6 +122,7 @@ class AnthropicBackend:
                 activity=activity,
                 purse=self.purse,
                 pace=self.service.pace(settings.base_url),
+                prefixes=self.service.prefixes,
                 tell=tell,
                 hide=lambda words: words.replace(key, HIDDEN),
             )

@@ -8,7 +8,8 @@ closed, and what the call did is activity.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,7 @@ from sid_actors.activity import ActivityLog
 from sid_actors.backends.base import Turn
 from sid_actors.backends.models import LEAST_OUTPUT_TOKENS
 from sid_actors.backends.pace import Pace
+from sid_actors.backends.prefixes import Prefixes
 from sid_actors.backends.purse import Purse
 from sid_actors.backends.reply import BrokenStreamError, Reply
 from sid_actors.backends.sse import EventReader
@@ -57,6 +59,7 @@ class Caller:
         activity: Where signs of life are noted.
         purse: The run's money.
         pace: The service's pace.
+        prefixes: What the service's cache may hold.
         tell: Takes log records.
         hide: Takes secrets out of words of the service.
         last_input: Tokens of the last prompt, as the service counted them.
@@ -70,10 +73,12 @@ class Caller:
     activity: ActivityLog
     purse: Purse
     pace: Pace
+    prefixes: Prefixes
     tell: Tell
     hide: Callable[[str], str]
     last_input: int = 0
     _cost: Cost = field(default_factory=Cost)
+    _begun: trio.Event | None = None
 
     async def call(self, request: dict[str, Any], output: int) -> Reply:
         """Make one call and return its whole reply.
@@ -136,9 +141,13 @@ class Caller:
             return Trouble(
                 "rate", f"the model service is paused for {pause_s:.0f} s after a rate limit", pause_s
             )
-        budget = self.turn.track.settings.budget
         doing = self.activity.doing
         await self.pace.turn(self._on_wait)
+        async with self._led():
+            return await self._paid(request, output, doing)
+
+    async def _paid(self, request: dict[str, Any], output: int, doing: str) -> Reply | Trouble:
+        budget = self.turn.track.settings.budget
         reserved = await self.purse.reserve(
             self.ask(request, output), budget, self.turn.iteration, self.activity
         )
@@ -157,6 +166,18 @@ class Caller:
                 reserved.actual = self._account(reply)
         self.activity.stop_reason, self.activity.error = reply.stop_reason, None
         return reply
+
+    @asynccontextmanager
+    async def _led(self) -> AsyncIterator[None]:
+        """Let another call with the same beginning warm the service's cache first, or be the one that does."""
+        if self.turn.shared:
+            shared = self.turn.prompt[: self.turn.shared]
+            self._begun = await self.prefixes.lead(self.turn.role, self.model, shared)
+        try:
+            yield
+        finally:
+            if self._begun is not None:
+                self._begun.set()
 
     def _on_wait(self, seconds: float) -> None:
         self.activity.doing = f"waiting {seconds:.1f} s for the rate limit"
@@ -192,6 +213,8 @@ class Caller:
     def _seen(self, reply: Reply, event: dict[str, Any]) -> None:
         """Fold one event, and note it as a sign of life."""
         piece = reply.feed(event)
+        if self._begun is not None:
+            self._begun.set()
         self.activity.request_since = self.activity.clock.now()
         self.activity.request = f"waits for more of the answer of {self.model}"
         self.activity.touch("writing" if piece else None)

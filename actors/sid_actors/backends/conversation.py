@@ -30,6 +30,15 @@ class Conversation:
     tools: Sequence[dict[str, Any]]
     messages: list[dict[str, Any]] = field(default_factory=list)
 
+    def begin(self, prompt: str, shared: int) -> None:
+        """Add the turn's prompt; its first `shared` characters are the same for other turns, and marked as such."""
+        common, own = prompt[:shared], prompt[shared:]
+        if common.strip() and own.strip():
+            self._ours([{"type": "text", "text": common, "cache_control": _CACHED}])
+            self.say(own)
+        else:
+            self.say(prompt)
+
     def say(self, text: str) -> None:
         """Add a text of ours."""
         self._ours([{"type": "text", "text": text}])

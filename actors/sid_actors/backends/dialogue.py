@@ -79,7 +79,7 @@ class Dialogue:
             "input_schema": turn.schema or {"type": "object"},
         }
         self._talk = Conversation(_READER, (answer, *READING))
-        self._talk.say(turn.prompt)
+        self._talk.begin(turn.prompt, turn.shared)
         calls, fault = READING_CALLS[turn.role], ""
         for number in range(calls):
             must = bool(fault) or number >= calls - 2
@@ -121,7 +121,7 @@ class Dialogue:
         """
         turn, activity = self.caller.turn, self.caller.activity
         self._talk = Conversation(_EXECUTOR, EXECUTING)
-        self._talk.say(turn.prompt)
+        self._talk.begin(turn.prompt, turn.shared)
         cut_off, reminded = 0, False
         for _ in range(EXECUTOR_CALLS):
             reply = await self._call({"type": "auto"})
