@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sid_cli.cost_text import roles_table, round_cost, round_tokens
 from sid_cli.measure_text import change_text, of_measurement, runs_table
 from sid_cli.status_text import Look
 from sid_cli.text import clean, duration, number, percent, shorten, table
@@ -16,7 +17,8 @@ from sid_cli.text import clean, duration, number, percent, shorten, table
 Row = Mapping[str, Any]
 _OUTPUT_LINES = 12
 _NARROW = 100
-_NOT_IN_NARROW = (">DELTA", ">REJ", ">KILLED")
+_TOKENS = (">IN", ">CACHED", ">OUT")
+_NOT_IN_NARROW = (">DELTA", ">REJ", ">KILLED", *_TOKENS)
 """What a narrow terminal has no room for beside the hypothesis; `show` and `--json` have it."""
 
 
@@ -36,7 +38,8 @@ def history_table(rounds: Sequence[Row], look: Look) -> str:
             str(entry["rejected"]),
             str(entry["force_kills"]),
             duration(entry["duration_s"]),
-            cost_text(entry),
+            round_cost(entry),
+            *round_tokens(entry),
             clean(entry["family"] or "-"),
             shorten(clean(entry["hypothesis"] or entry["reason"] or "-"), 200),
         )
@@ -53,21 +56,16 @@ def history_table(rounds: Sequence[Row], look: Look) -> str:
         ">KILLED",
         ">TIME",
         ">COST",
+        *_TOKENS,
         "FAMILY",
         "HYPOTHESIS",
     )
     left_out: tuple[str, ...] = _NOT_IN_NARROW if look.width is not None and look.width < _NARROW else ()
-    if not any(cost_text(entry) for entry in rounds):
-        left_out = (*left_out, ">COST")
+    if not any(round_cost(entry) for entry in rounds):
+        left_out = (*left_out, ">COST", *_TOKENS)
     kept = [index for index, header in enumerate(headers) if header not in left_out]
     rows = [[line[index] for index in kept] for line in body]
     return table([headers[index] for index in kept], rows, width=look.width, flexible=len(kept) - 1)
-
-
-def cost_text(entry: Row) -> str:
-    """Return what models cost in a round: dollars, or tokens where the price is not known; empty without a model."""
-    usd, tokens = entry.get("usd"), entry.get("tokens")
-    return f"{usd:.2f} USD" if usd else f"{tokens:,} tok" if tokens else ""
 
 
 def _signed(value: float | None) -> str:
@@ -93,6 +91,7 @@ def round_whole(found: Row, look: Look) -> str:
         *(_failure(failure) for failure in history.get("agent_failures", ())),
         _verdict(report, look) if report else "",
         *(_evidence(item, look) for item in history.get("evidence", ())),
+        roles_table(found["summary"].get("roles", ()), width=look.width),
         _runs(found.get("runs", ()), look),
         "\n".join(f"note: {clean(note)}" for note in found.get("notes", ())),
     ]
@@ -113,7 +112,7 @@ def _head(summary: Row, look: Look) -> str:
     if summary["delta"] is not None:
         facts.append(f"{_signed(summary['delta'])} ({change_text(summary, percent(_relative(summary)))})")
     facts.append(f"took {duration(summary['duration_s'])}")
-    if cost := cost_text(summary):
+    if cost := round_cost(summary):
         facts.append(f"cost {cost}")
     if summary.get("started_at"):
         facts.append(f"began {clean(summary['started_at'])}")

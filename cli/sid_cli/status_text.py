@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sid_cli.color import Marks, Paint
+from sid_cli.cost_text import cost_parts, forecast_text, roles_table
 from sid_cli.log_text import log_line
 from sid_cli.runs import is_active
 from sid_cli.text import (
@@ -104,6 +105,8 @@ def _round(row: Row) -> str:
 def detail(row: Row, rounds: Sequence[Row], records: Sequence[Row], look: Look) -> str:
     """Return one run: where it stands, its actors, its last events."""
     blocks = [headline(row, rounds, look), actors(row, look)]
+    if cost := roles_table(row["budget"].get("roles", ()), width=look.width):
+        blocks.append("\n".join(f" {line}" for line in cost.split("\n")))
     if records:
         blocks.append("\n".join(" " + log_line(record, look.paint) for record in records))
     rule = look.marks.rule * min(look.width or 100, 100)
@@ -123,6 +126,8 @@ def headline(row: Row, rounds: Sequence[Row], look: Look) -> str:
     if (left := remaining(row, rounds)) is not None:
         first.append(f"ETA {left}")
     lines = [_spread(first), _spread(_score_parts(row, rounds, look)), _spread(_cost_parts(row, look))]
+    if is_active(row) and (told := forecast_text(row["budget"])):
+        lines.append(told)
     if row.get("reason"):
         lines.insert(0, _needs_user(row, look) if row["status"] in _BAD else f"! {clean(row['reason'])}")
     lines += [f"note: {clean(note)}" for note in row.get("notes", ())]
@@ -165,27 +170,8 @@ def _with_interval(score: float | None, interval: Sequence[float | None] | None,
 
 
 def _cost_parts(row: Row, look: Look) -> list[str]:
-    budget = row["budget"]
-    if budget["calls"]["spent"] is None and not budget["usd"]["spent"]:
-        spent = "no model"
-    else:
-        usd = (
-            f"spent ~{_of(budget['usd'], '.2f')} USD"
-            if budget["usd"]["spent"] is not None
-            else "price unknown"
-        )
-        spent = f" {look.marks.dot} ".join(
-            (usd, f"{_of(budget['tokens'], ',.0f')} tokens", f"{_of(budget['calls'], '.0f')} calls")
-        )
-    wall = budget["wall_s"]
-    capped = f"{duration(wall['spent'])} of {duration(wall['limit'])}" if wall["limit"] is not None else ""
     sandbox = f"sandbox {clean(row['sandbox'])}" if row.get("sandbox") else ""
-    return [spent, capped, sandbox]
-
-
-def _of(spend: Row, form: str) -> str:
-    spent = "0" if spend["spent"] is None else format(spend["spent"], form)
-    return spent if spend["limit"] is None else f"{spent} of {format(spend['limit'], form)}"
+    return [*cost_parts(row["budget"], look.marks.dot), sandbox]
 
 
 def best_so_far(row: Row, rounds: Sequence[Row]) -> list[float]:

@@ -97,7 +97,7 @@ class Intake:
         missing = gate.missing_flags(draft.objective, settings, trusted=trusted)
         if not editable and settings.benchmark_command:
             missing.append("--scope")
-        notes = [await site.check(settings)]
+        notes = [await site.check(settings), site.estimate(settings)]
         result = InitResult(
             run_id=None,
             root=str(root),

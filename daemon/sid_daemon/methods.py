@@ -60,6 +60,7 @@ from sid_protocol.status import (
     DiffResult,
     Empty,
     ExportResult,
+    ForecastRow,
     HistoryResult,
     InitResult,
     PlotResult,
@@ -89,6 +90,9 @@ class Reports(Protocol):
 
     def sandbox(self, state: RunState) -> str:
         """Return how the run's jobs are contained, one line."""
+
+    def forecast(self, state: RunState) -> ForecastRow | None:
+        """Return what a round will cost."""
 
 
 class Methods:
@@ -198,11 +202,14 @@ class Methods:
                 actors=actors,
                 sandbox=self._reports.sandbox(conductor.state),
                 now=now_iso(),
+                forecast=self._reports.forecast(conductor.state),
             )
         if not (Path(run.root) / "state" / "run.db").exists():
             return live_rows.lost_row(run)
         async with self._host.opened(run) as (state, _):
-            return rows.run_row(state, actors=[], sandbox=self._reports.sandbox(state))
+            return rows.run_row(
+                state, sandbox=self._reports.sandbox(state), forecast=self._reports.forecast(state)
+            )
 
     async def cancel(self, params: CancelParams, _call: object) -> RunStatusResult:
         """`run.cancel`: answers after the run has stopped."""

@@ -16,6 +16,7 @@ from sid_actors.git_master import GitMaster
 from sid_actors.gitcli import git
 from sid_actors.repository import discover
 from sid_daemon.core.state import RunState
+from sid_daemon.forecast import of_run
 from sid_daemon.report.chart import render_chart
 from sid_daemon.report.series import step_chart
 from sid_daemon.runstore import CHART, RunStore
@@ -23,7 +24,7 @@ from sid_daemon.site import Machine
 from sid_daemon.store.files import write_whole
 from sid_protocol import ids
 from sid_protocol.errors import Refused
-from sid_protocol.status import ApplyResult, DiffResult, PlotResult
+from sid_protocol.status import ApplyResult, DiffResult, ForecastRow, PlotResult
 
 DIFF_LIMIT = 4_000_000
 """Characters of a diff that are sent; a longer one is cut at a whole line."""
@@ -97,6 +98,10 @@ class LocalReports:
     def sandbox(self, state: RunState) -> str:
         """Return how the run's jobs are contained, one line."""
         return self._machine.describe(state.settings)
+
+    def forecast(self, state: RunState) -> ForecastRow | None:
+        """Return what a round will cost."""
+        return of_run(state, self._machine.service.prices)
 
 
 async def draw(state: RunState, store: RunStore, form: str) -> bytes:

@@ -7,6 +7,7 @@ actors are doing right now is handed in by the conductor, which alone knows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from sid_daemon.core.audit import headline
@@ -23,6 +24,7 @@ from sid_protocol.status import (
     ActorRow,
     BudgetRow,
     Counters,
+    ForecastRow,
     LadderRow,
     MeasuredRun,
     RoleSpend,
@@ -39,6 +41,7 @@ def run_row(
     notes: Sequence[str] = (),
     sandbox: str = "",
     now: str | None = None,
+    forecast: ForecastRow | None = None,
 ) -> RunRow:
     """Return one run as `run.list` and `run.status` tell of it.
 
@@ -48,6 +51,7 @@ def run_row(
         notes: What else the user should know, after what the state itself says.
         sandbox: How jobs are contained, or why they are not.
         now: The present, ISO 8601, so that an active run's time goes on; None counts whole rounds only.
+        forecast: What a round will cost.
     """
     settings = state.settings
     return RunRow(
@@ -63,7 +67,7 @@ def run_row(
         baseline=state.baseline_score,
         interval=state.best_interval,
         counters=_counters(state),
-        budget=_budget(state, now),
+        budget=_budget(state, now, forecast),
         actors=list(actors),
         reason=state.reason,
         goal_slug=state.goal_slug,
@@ -100,7 +104,7 @@ def _counters(state: RunState) -> Counters:
     )
 
 
-def _budget(state: RunState, now: str | None) -> BudgetRow:
+def _budget(state: RunState, now: str | None, forecast: ForecastRow | None) -> BudgetRow:
     budget, spent = state.settings.budget, state.spent.values()
     wall_s = state.wall_s
     if now is not None and state.running_since is not None:
@@ -115,18 +119,8 @@ def _budget(state: RunState, now: str | None) -> BudgetRow:
         # Without a model no call is made that anybody pays for.
         calls=Spend(spent=sum(one.calls for one in spent) if models else None, limit=budget.calls),
         wall_s=Spend(spent=wall_s, limit=budget.wall_s),
-        roles=[
-            RoleSpend(
-                role=role,
-                calls=one.calls,
-                input_tokens=one.input_tokens,
-                cached_tokens=one.cached_tokens,
-                output_tokens=one.output_tokens,
-                usd=one.usd,
-                wall_s=one.wall_s,
-            )
-            for role, one in state.spent.items()
-        ],
+        roles=[RoleSpend(role=role, **asdict(one)) for role, one in state.spent.items()],
+        forecast=forecast,
     )
 
 
@@ -172,6 +166,13 @@ def round_summary(history: IterationHistory, report: MergeReport) -> RoundSummar
         p=tested.get("p"),
         tokens=None if tokens is None else int(tokens),
         usd=history.cost.usd,
+        input_tokens=history.cost.input_tokens,
+        cached_tokens=history.cost.cached_tokens,
+        output_tokens=history.cost.output_tokens,
+        roles=[
+            RoleSpend.model_validate(one.model_dump(include=set(RoleSpend.model_fields)))
+            for one in history.costs
+        ],
     )
 
 

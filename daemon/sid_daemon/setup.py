@@ -46,6 +46,9 @@ class Site(Protocol):
     async def check(self, settings: Settings) -> str:
         """Return how jobs will be contained; raises `Refused` or `UsageError` where they cannot run."""
 
+    def estimate(self, settings: Settings) -> str:
+        """Return what models will cost, one line; empty without any."""
+
     async def measure(self, commit: str, settings: Settings) -> BenchRun:
         """Run the benchmark once on a commit."""
 

@@ -31,6 +31,7 @@ from sid_actors.workbench.seal import editable
 from sid_actors.workbench.shared import check_paths
 from sid_actors.workbench.submodules import check_submodules
 from sid_daemon.core.state import RunState
+from sid_daemon.forecast import estimate_line
 from sid_protocol.errors import GitError, Refused, SettingsInvalid
 from sid_protocol.locations import track_root
 from sid_protocol.settings import Settings
@@ -169,6 +170,10 @@ class LocalSite:
         await self._machine.known()
         self._machine.check(settings)
         return self._machine.describe(settings)
+
+    def estimate(self, settings: Settings) -> str:
+        """Return what models will cost, one line; empty without any."""
+        return estimate_line(settings, self._machine.service.prices)
 
     async def measure(self, commit: str, settings: Settings) -> BenchRun:
         """Run the benchmark once on a commit."""

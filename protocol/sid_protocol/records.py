@@ -333,6 +333,19 @@ class Evidence(Record):
     verdict: str
 
 
+class RoleCost(Record):
+    """What one role's turns took; None is unknown."""
+
+    role: str
+    turns: int
+    calls: int
+    input_tokens: int | None = None
+    cached_tokens: int | None = None
+    output_tokens: int | None = None
+    usd: float | None = None
+    wall_s: float = 0.0
+
+
 class IterationHistory(Record):
     """Contract 4: one round, for good."""
 
@@ -351,6 +364,8 @@ class IterationHistory(Record):
     """Of all agents' turns of the round."""
     ladder: str | None = None
     """The step of the escalation ladder that the round was on."""
+    costs: list[RoleCost] = Field(default_factory=list)
+    """`cost` by role."""
 
 
 # 5 Visualization

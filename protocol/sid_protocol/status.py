@@ -99,6 +99,22 @@ class RoleSpend(Result):
     output_tokens: int | None = None
     usd: float | None = None
     wall_s: float = 0.0
+    turns: int = 0
+
+
+class ForecastRow(Result):
+    """What a round will cost."""
+
+    basis: Literal["assumed", "measured"] = Field(
+        description="Turns as they usually are, or those of this run so far."
+    )
+    turns: int = Field(description="Turns that it is measured from.")
+    round_tokens: int
+    round_usd: float | None = Field(description="Null where no price is known.")
+    rounds_left: int | None = Field(description="That fit into the budget; null without a cap on either.")
+    unpriced: list[str] = Field(
+        default_factory=list, description="Roles whose price is not known: tokens only."
+    )
 
 
 class BudgetRow(Result):
@@ -109,6 +125,7 @@ class BudgetRow(Result):
     calls: Spend = Spend()
     wall_s: Spend = Spend()
     roles: list[RoleSpend] = []
+    forecast: ForecastRow | None = Field(default=None, description="Null without a model.")
 
 
 class LadderRow(Result):
@@ -259,6 +276,10 @@ class RoundSummary(Result):
     p: float | None = Field(default=None, description="Always-valid p-value of `gain`.")
     tokens: int | None = Field(default=None, description="In and out, of all agents; null: not known.")
     usd: float | None = Field(default=None, description="Of all agents; null: not known.")
+    input_tokens: int | None = Field(default=None, description="Of all agents, like the two after it.")
+    cached_tokens: int | None = None
+    output_tokens: int | None = None
+    roles: list[RoleSpend] = Field(default_factory=list, description="What each role took.")
 
 
 class HistoryResult(Result):

@@ -60,7 +60,7 @@ CONTRACTS: dict[str, tuple[type[Record], str]] = {
     r"state/iteration_history/round_\d+\.json": (
         IterationHistory,
         """iteration baseline_score winner losers research_brief_id rejected_plans force_kills agent_failures
-        evidence started_at ended_at cost ladder""",
+        evidence started_at ended_at cost ladder costs""",
     ),
     r"state/merge_reports/round_\d+\.json": (
         MergeReport,

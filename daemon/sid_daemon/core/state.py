@@ -96,6 +96,19 @@ class Execution:
 
 
 @dataclass(frozen=True, slots=True)
+class Spent:
+    """What one role has used, over the whole run or in a round; None is unknown."""
+
+    calls: int = 0
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    usd: float | None = None
+    wall_s: float = 0.0
+    cached_tokens: int | None = None
+    turns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Round:
     """The round under way."""
 
@@ -130,23 +143,13 @@ class Round:
     winner_commit: str | None = None
     cost: Cost = field(default_factory=Cost)
     """What its agents' turns have taken so far."""
+    spent: dict[str, Spent] = field(default_factory=dict)
+    """The same by role."""
     runs: int = 0
     """Benchmark runs so far, for the story line of the round."""
     lessons_told: tuple[str, ...] = ()
     lessons_held: tuple[str, ...] = ()
     """Lessons in force that a coin held out of this round, to see whether they make a difference."""
-
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """What one role has used over the whole run; None is unknown."""
-
-    calls: int = 0
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    usd: float | None = None
-    wall_s: float = 0.0
-    cached_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

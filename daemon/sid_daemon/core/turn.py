@@ -91,18 +91,9 @@ class Turn:
 
     def spend(self, role: str, cost: Cost, wall_s: float) -> None:
         """Add one turn's cost to its role."""
-        old = self.state.spent.get(role, Spent())
-        new = Spent(
-            calls=old.calls + (1 if cost.calls is None else cost.calls),
-            input_tokens=_sum(old.input_tokens, cost.input_tokens),
-            output_tokens=_sum(old.output_tokens, cost.output_tokens),
-            usd=_sum(old.usd, cost.usd),
-            wall_s=old.wall_s + wall_s,
-            cached_tokens=_sum(old.cached_tokens, cost.cached_tokens),
-        )
-        if self.state.round is not None:
-            self.set_round(cost=self.round.cost + cost)
-        self.set(spent={**self.state.spent, role: new})
+        if (now := self.state.round) is not None:
+            self.set_round(cost=now.cost + cost, spent=_with(now.spent, role, cost, wall_s))
+        self.set(spent=_with(self.state.spent, role, cost, wall_s))
 
     def note_failure(self, agent: str, role: str, attempt: int, why: str, budget: str | None) -> None:
         """Put an agent's failure on the round's record, with the limit that it was for lack of."""
@@ -110,6 +101,20 @@ class Turn:
             agent_id=agent, role=role, attempt=attempt, why=why[:1000], at=self.at, budget=budget
         )
         self.set_round(failures=(*self.round.failures, failure))
+
+
+def _with(spent: dict[str, Spent], role: str, cost: Cost, wall_s: float) -> dict[str, Spent]:
+    old = spent.get(role, Spent())
+    new = Spent(
+        calls=old.calls + (1 if cost.calls is None else cost.calls),
+        input_tokens=_sum(old.input_tokens, cost.input_tokens),
+        output_tokens=_sum(old.output_tokens, cost.output_tokens),
+        usd=_sum(old.usd, cost.usd),
+        wall_s=old.wall_s + wall_s,
+        cached_tokens=_sum(old.cached_tokens, cost.cached_tokens),
+        turns=old.turns + 1,
+    )
+    return {**spent, role: new}
 
 
 def _sum(old: Any, new: Any) -> Any:

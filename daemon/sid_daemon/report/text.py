@@ -69,11 +69,13 @@ def cost_lines(state: RunState) -> list[str]:
 
     def told(name: str, all_of: Sequence[Spent]) -> str:
         known = [one.usd for one in all_of if one.usd is not None]
-        usd = f"{sum(known):.4f} USD" if known else "price unknown"
+        usd = f"{sum(known):.4f} USD" if known else "price unknown, tokens only"
+        if known and len(known) < len(all_of):
+            usd += " and what has no known price"
         tokens = (sum(getattr(one, key) or 0 for one in all_of) for key in _TOKENS)
         came, cached, went = (f"{number:,}" for number in tokens)
-        calls = sum(one.calls for one in all_of)
-        return f"{name}: {usd}, {came} tokens in ({cached} cached), {went} out, {calls} calls"
+        calls, wall_s = sum(one.calls for one in all_of), sum(one.wall_s for one in all_of)
+        return f"{name}: {usd}, {came} tokens in ({cached} cached), {went} out, {calls} calls, {wall_s:.0f} s of agents"
 
     return [told("Cost", list(used.values())), *(told(f"  {role}", [one]) for role, one in used.items())]
 

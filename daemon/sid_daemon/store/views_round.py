@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Literal
 
 from sid_daemon.core.describe import describe
@@ -28,6 +29,7 @@ from sid_protocol.records import (
     MergeReport,
     RawEntry,
     ResultRow,
+    RoleCost,
 )
 
 Status = Literal["merged", "no_improvement", "no_winner", "all_rejected", "blocked"]
@@ -115,6 +117,7 @@ def history(state: RunState, now: Round, ended_at: str, tags: Mapping[str, str])
         ended_at=ended_at,
         cost=now.cost,
         ladder=rung.name if (rung := rung_of(state.dry_rounds)) else None,
+        costs=[RoleCost(role=role, **asdict(one)) for role, one in now.spent.items()],
     )
 
 
