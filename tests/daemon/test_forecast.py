@@ -85,7 +85,11 @@ def test_every_round_has_its_cost_by_role_and_the_run_is_their_sum() -> None:
     summary = round_summary(rounds[0], report)
 
     assert {one.role: one.turns for one in rounds[0].costs} == {
-        "researcher": 1, "planner": 2, "architect": 2, "critic": 2, "executor": 2
+        "researcher": 1,
+        "planner": 2,
+        "architect": 2,
+        "critic": 2,
+        "executor": 2,
     }
     assert (summary.input_tokens, summary.output_tokens, summary.cached_tokens) == (900, 90, None)
     assert sum(one.input_tokens or 0 for one in summary.roles) == 900
