@@ -13,6 +13,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import trio
+
 from sid_actors.activity import ActivityLog
 from sid_actors.backends.base import Turn
 from sid_actors.backends.models import LEAST_OUTPUT_TOKENS
