@@ -46,7 +46,7 @@ _SURROUNDINGS = frozenset(
 )
 """Errors of disk, memory and permissions; whatever else SQLite reports, the file is not what it was."""
 SNAPSHOTS_KEPT = 2
-CACHE_KIB = 1024
+CACHE_KIB = 512
 """Of pages in memory, a database; what a run writes it seldom reads."""
 _PAGE = 200
 
