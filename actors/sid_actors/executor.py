@@ -16,7 +16,7 @@ from sid_actors.track import Track
 from sid_actors.workbench.base import Collected, Workbench
 from sid_actors.workbench.local import candidate_message
 from sid_protocol.commands import RunPlan
-from sid_protocol.errors import SidError
+from sid_protocol.errors import SidError, WorktreeFull
 from sid_protocol.events import AgentFailed, CandidateCommitted, CandidateRefused, WorkFailed
 from sid_protocol.ids import executor_number
 
@@ -49,6 +49,14 @@ class Executor(RoleActor[RunPlan, Outcome]):
             turn = replace(turn, shown=await self.workbench.shown_paths(worktree))
             answer = await self.backend.answer(turn, activity)
             collected = await collect(self.workbench, self.track, message)
+        except WorktreeFull as error:
+            return CandidateRefused(
+                cause=message.id,
+                category="scope_error",
+                what=error.message,
+                cost=activity.cost,
+                duration_s=trio.current_time() - started,
+            )
         except (SidError, OSError) as error:
             return failed(message, error, activity, started)
         duration_s = activity.clock.now() - started

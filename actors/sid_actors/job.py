@@ -9,7 +9,7 @@ import math
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 import trio
 
@@ -28,7 +28,9 @@ class JobStartError(WorldError):
 class Enclosure(Protocol):
     """What `process` needs to know of a sandbox: how it is started (`workbench.sandbox.Sandbox` is one)."""
 
-    def bwrap_argv(self, env: Mapping[str, str], *, info_fd: int | None) -> list[str]:
+    def bwrap_argv(
+        self, env: Mapping[str, str], *, info_fd: int | None, scratch_mb: int | None = None
+    ) -> list[str]:
         """Return the command line that makes it, up to the job's own command."""
         ...
 
@@ -46,7 +48,8 @@ class Mount:
 class JobLimits:
     """What one job may use; None is no limit. MiB where the name ends in `_mb`.
 
-    `output_mb` is how much of each of its two streams is kept, half from the start and half from the end.
+    `output_mb` is how much of each of its two streams is kept, half from the start and half from the end;
+    `scratch_mb` how much each private folder of a sandbox may hold.
     """
 
     memory_mb: int | None = None
@@ -54,6 +57,28 @@ class JobLimits:
     open_files: int | None = 4096
     file_mb: int | None = 2048
     output_mb: int = 64
+    scratch_mb: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OverLimit:
+    """The limit that a job was ended for: its key under `limits`, and one line."""
+
+    name: Literal["processes", "memory_mb", "worktree_mb"]
+    why: str
+
+
+class Room(Protocol):
+    """How much a folder may grow while jobs work in it (`overload.DiskRoom` is one)."""
+
+    @property
+    def limit_mb(self) -> int:
+        """What may be added to it, in MiB."""
+        ...
+
+    def grown_mb(self, members: Members) -> int:
+        """Return by how many MiB it has grown."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +95,7 @@ class JobSpec:
         limits: What it may use.
         sandbox: Where it is enclosed, or None.
         merge_stderr: Whether its standard error goes to its standard output.
+        room: How much the folder that it works in may grow; None is no limit.
     """
 
     argv: tuple[str, ...]
@@ -81,6 +107,7 @@ class JobSpec:
     limits: JobLimits = field(default_factory=JobLimits)
     sandbox: Enclosure | None
     merge_stderr: bool = False
+    room: Room | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +125,7 @@ class JobResult:
         cpu_s: CPU time in seconds, of all processes that were waited for by their parents or by this one.
         processes_killed: How many processes were alive when it was ended, or outlived the first one. Those that
             a sandbox takes along when its first process ends by itself are not counted.
+        over: The limit that it was ended for, or None.
     """
 
     exit_code: int | None
@@ -108,6 +136,7 @@ class JobResult:
     wall_s: float
     cpu_s: float
     processes_killed: int
+    over: OverLimit | None = None
 
 
 class JobHandle:

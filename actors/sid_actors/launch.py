@@ -12,6 +12,7 @@
   cgroup's where it has the controllers. Else memory is RLIMIT_DATA, for each process (RLIMIT_AS would break what
   reserves address space, such as V8), and the number of processes holds only in a sandbox, where RLIMIT_NPROC
   counts within the sandbox's own user namespace instead of all the user's processes; root is exempt from it.
+  What so is not held for a job as a whole, `overload` looks at.
 """
 
 from __future__ import annotations
@@ -157,7 +158,12 @@ def _command(spec: JobSpec, info_fd: int | None, door: str | None) -> list[str]:
     forget = " ".join(name for name in _SHELLS_OWN if name not in spec.env)
     script = f'echo && read -r _ || exit; unset {forget}; exec "$@"{" 2>&1" if spec.merge_stderr else ""}'
     waiting = ["/bin/sh", "-c", script, "sid-job", *spec.argv]
-    enclosure = spec.sandbox.bwrap_argv(spec.env, info_fd=info_fd) if spec.sandbox else _tied_to_daemon()
+    scratch_mb = spec.limits.scratch_mb
+    enclosure = (
+        spec.sandbox.bwrap_argv(spec.env, info_fd=info_fd, scratch_mb=scratch_mb)
+        if spec.sandbox
+        else _tied_to_daemon()
+    )
     entering = ["/bin/sh", "-c", 'echo 0 >"$0" && exec "$@"', door] if door else []
     return [*entering, *enclosure, *waiting]
 

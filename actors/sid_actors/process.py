@@ -24,8 +24,8 @@ from typing import TypeVar
 
 import trio
 
-from sid_actors import cgroup, containment
-from sid_actors.job import Enclosure, JobHandle, JobLimits, JobResult, JobSpec, JobStartError
+from sid_actors import cgroup, containment, overload
+from sid_actors.job import Enclosure, JobHandle, JobLimits, JobResult, JobSpec, JobStartError, OverLimit
 from sid_actors.launch import Launch
 from sid_actors.output import Capture, Captured
 
@@ -122,6 +122,7 @@ async def run_job(
                     if await job.arm():
                         io.start_soon(job.drain, "stdout", on_output)
                         io.start_soon(job.feed)
+                        io.start_soon(job.oversee)
                         if on_start:
                             on_start(job.handle())
                         await job.wait()
@@ -159,7 +160,9 @@ class _Job:
         self._launch = Launch(spec, mark, room.door if room else None, held)
         self._tree = containment.PlainTree(self._launch.process.pid, mark, room)
         self._captured = {name: Capture(limits.output_mb << 20) for name in ("stdout", "stderr")}
-        self._io = {name: trio.CancelScope(shield=True) for name in ("stdin", "stdout", "stderr")}
+        names = ("stdin", "stdout", "stderr", "overseer")
+        self._io = {name: trio.CancelScope(shield=True) for name in names}
+        self._over: OverLimit | None = None
         self._handle: JobHandle | None = None
         self._timed_out = False
         self._limit = trio.CancelScope()
@@ -185,16 +188,28 @@ class _Job:
         return self._handle
 
     async def wait(self) -> None:
-        """Wait for the end of the first process, or the deadline."""
+        """Wait for the end of the first process, the deadline, or a limit that it passes."""
         with self._limit:
             await self._first_ended()
-        self._timed_out = self._limit.cancelled_caught
+        self._timed_out = self._limit.cancelled_caught and self._over is None
+
+    async def oversee(self) -> None:
+        """End it once it uses more than it may."""
+        with self._io["overseer"]:
+            enforced = _set_up.home.controllers if _set_up.home else ()
+            self._over = await overload.passed(self._spec, self._members(), enforced)
+            self._limit.cancel()
 
     async def end(self) -> None:
         """See to it that no process is left, by whatever it takes, whoever is cancelled; then reap."""
         try:
             with trio.CancelScope(shield=True):
-                if self._spec.grace_s > 0 and self._has_started and not self._has_ended():
+                if (
+                    self._over is None
+                    and self._spec.grace_s > 0
+                    and self._has_started
+                    and not self._has_ended()
+                ):
                     await self._ask()
                 await self._kill()
                 self._reap()
@@ -310,6 +325,7 @@ class _Job:
             wall_s=self._ended_at - self._started_at,
             cpu_s=self._cpu_s,
             processes_killed=self._killed,
+            over=self._over if self._limit.cancelled_caught else None,
         )
 
 

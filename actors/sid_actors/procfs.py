@@ -16,6 +16,7 @@ from pathlib import Path
 
 COMMAND_LIMIT = 200  # characters of a command line that evidence keeps
 ENDED = "ZX"  # states of a process that runs nothing any more: zombie, dead
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _TICKS_S = os.sysconf("SC_CLK_TCK")
 _GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
 # net/tcp_states.h of Linux, by number.
@@ -34,6 +35,7 @@ class ProcessStat:
     state: str
     started: int
     cpu_s: float
+    threads: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,13 @@ def read_stat(pid: int) -> ProcessStat | None:
     # The name is in parentheses and may hold anything, parentheses and newlines too (proc_pid_stat(5)).
     fields = text[text.rindex(b")") + 2 :].split()
     cpu_s = (int(fields[11]) + int(fields[12])) / _TICKS_S
-    return ProcessStat(pid, int(fields[1]), fields[0].decode(), int(fields[19]), cpu_s)
+    return ProcessStat(pid, int(fields[1]), fields[0].decode(), int(fields[19]), cpu_s, int(fields[17]))
+
+
+def private_bytes(pid: int) -> int:
+    """Return the memory that a process holds for itself alone, in bytes; 0 where it is gone."""
+    fields = (_read(f"/proc/{pid}/statm") or b"0 0 0").split()  # proc_pid_statm(5): size, resident, shared
+    return (int(fields[1]) - int(fields[2])) * _PAGE_BYTES
 
 
 def process_ids() -> set[int]:

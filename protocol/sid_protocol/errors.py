@@ -148,6 +148,12 @@ class BackendError(WorldError):
     retryable = True
 
 
+class WorktreeFull(BackendError):
+    """An agent wrote more into its worktree than it may; its turn was ended."""
+
+    retryable = False
+
+
 class BudgetSpent(BackendError):
     """A model was not called, since a limit of the budget would be passed.
 

@@ -196,6 +196,11 @@ FLOODS = {
     "one large file": "head -c 20000000 /dev/zero > large",
     "files in the worktree": "mkdir many; for i in $(seq 3000); do echo > many/$i; done",
     "processes": "for i in $(seq 100); do setsid sleep 600 & done",
+    "too many processes": "for i in $(seq 400); do setsid sleep 600 & done; sleep 600",
+    "ignored files": "while :; do n=$((n+1)); head -c 500000 /dev/zero > $n.log; done",
+    "a file without a name": "exec 3> f; rm f; while :; do head -c 500000 /dev/zero >&3; done",
+    "memory of many": "for i in $(seq 9); do python3 -c 'x = bytearray(9 * 10**7); import time; time.sleep(600)' & done; wait",
+    "private folders": "for d in /tmp /dev/shm $HOME; do head -c 9000000 /dev/zero > $d/f; done",
     "memory": "python3 -c 'bytearray(10**9)' || true",
     "a deep folder": "for i in $(seq 300); do mkdir -p aaaaaaaaaaaaaaaaaaaaaaaaaaaa; cd aaaaaaaaaaaaaaaaaaaaaaaaaaaa; done; echo > f",
     "a writer that stays": "setsid bash -c 'sleep 2; while :; do echo VALUE = 49 > app.py; sleep 0.01; done' & disown",
@@ -206,9 +211,31 @@ BENCH_FLOODS = {
     "memory of the benchmark": "x = bytearray(10**9)\nVALUE = 2\n",
     "files of the benchmark": "open('/tmp/x', 'wb').write(bytes(20_000_000))\nVALUE = 2\n",
     "time of the benchmark": "while True: pass\n",
+    "a file of the benchmark": "open('x', 'wb').write(bytes(20_000_000))\nVALUE = 2\n",
+    "processes of the benchmark": "import subprocess\np = [subprocess.Popen(['sleep', '60']) for _ in range(400)]\n"
+    "import time\ntime.sleep(60)\n",
+    "checkout of the benchmark": "n = 0\nwhile True:\n    n += 1\n    open(f'f{n}', 'wb').write(bytes(500_000))\n",
+    "open files of the benchmark": "f = [open('/dev/null') for _ in range(900)]\nVALUE = 2\n",
     "recursion": "exec('VALUE = ' + '(' * 150 + '2' + ')' * 150)\n",
 }
-LIMITS = '{"memory_mb": 500, "file_mb": 10, "worktree_mb": 4, "processes": 200, "output_mb": 1}'
+LIMITS = (
+    '{"memory_mb": 500, "file_mb": 10, "worktree_mb": 4, "processes": 200, "output_mb": 1, "open_files": 500}'
+)
+ENDED_FOR = {
+    "too many processes": ("logic_error", "limits.processes is 200"),
+    "ignored files": ("scope_error", "limits.worktree_mb is 4"),
+    "a file without a name": ("scope_error", "limits.worktree_mb is 4"),
+    "memory of many": ("logic_error", "limits.memory_mb is 500"),
+    "bytes in the worktree": ("scope_error", "limits.worktree_mb is 4"),
+    "memory of the benchmark": ("oom", "limits.memory_mb is 500"),
+    "time of the benchmark": ("timeout", "within 3 s"),
+    "files of the benchmark": ("logic_error", "a sandbox's private folders hold 4 MB each"),
+    "a file of the benchmark": ("logic_error", "limits.file_mb is 10"),
+    "processes of the benchmark": ("logic_error", "limits.processes is 200"),
+    "checkout of the benchmark": ("logic_error", "limits.worktree_mb is 4"),
+    "open files of the benchmark": ("logic_error", "limits.open_files is 500"),
+}
+"""How each that cannot go on ends: category, and the words that name the limit."""
 
 
 def test_floods_end_where_the_limits_are(target: Repo, world: World) -> None:
@@ -223,10 +250,13 @@ def test_floods_end_where_the_limits_are(target: Repo, world: World) -> None:
         world.run(target, "--rounds", "1")
     found = outcomes(world, target, list(seats))
 
-    assert found["bytes in the worktree"].category == "scope_error"
-    assert found["memory of the benchmark"].category == "oom"
-    assert found["time of the benchmark"].category == "timeout"
-    assert found["files of the benchmark"].category == "logic_error"
+    told = {name: (found[name].category, words in found[name].why) for name, (_, words) in ENDED_FOR.items()}
+    assert told == {name: (category, True) for name, (category, _) in ENDED_FOR.items()}, found
+    shown = world.sictl("show", target.path, "1", "--json").json["round"]["results"]
+    (flooded,) = [
+        r for r in shown if r["executor_id"] == f"executor_{list(seats).index('output of the benchmark') + 1}"
+    ]
+    assert "bytes cut" in flooded["benchmark_raw"]
     assert {one.score for one in found.values()} <= {HONEST, None}
     assert found["a writer that stays"].score == found["processes"].score == found["honest"].score == HONEST
     assert (target.path / "app.py").read_text() == "VALUE = 1\n"

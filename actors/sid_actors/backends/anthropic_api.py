@@ -28,6 +28,7 @@ from sid_actors.backends.prefixes import Prefixes
 from sid_actors.backends.purse import Purse
 from sid_actors.backends.reply import BrokenStreamError
 from sid_actors.backends.toolbox import Toolbox
+from sid_actors.overload import room_in
 from sid_protocol.prices import Price, price_of
 
 CONNECT_S = 15.0
@@ -141,6 +142,7 @@ class AnthropicBackend:
             path=self.path or self.environ.get("PATH", os.defpath),
             readable=self.readable,
             git_dir=self.git_dir,
+            room=room_in(turn.cwd, turn.track.settings.limits) if turn.role == "executor" else None,
         )
 
     def _client(

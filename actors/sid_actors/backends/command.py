@@ -21,11 +21,13 @@ import trio
 
 from sid_actors.activity import ActivityLog
 from sid_actors.backends.base import Answer, Turn
-from sid_actors.backends.enclose import Enclose, limits_of, run_watched
+from sid_actors.backends.enclose import Enclose, run_watched
 from sid_actors.backends.stream import StreamReader
 from sid_actors.backends.visible import AgentProgram, agent_paths, check_agent_command, resolve_command
+from sid_actors.limits import blame, limits_of
+from sid_actors.overload import room_in
 from sid_actors.process import Enclosure, JobResult, JobSpec, JobStartError
-from sid_protocol.errors import BackendError
+from sid_protocol.errors import BackendError, WorktreeFull
 from sid_protocol.settings import Settings
 
 __all__ = ["CommandBackend", "check_agent_command"]
@@ -88,7 +90,7 @@ class CommandBackend:
         reader.close()
         errors.close()
         activity.processes_killed = result.processes_killed
-        _check_end(result, reader, errors.last_line)
+        _check_end(result, spec, reader, errors.last_line)
         if turn.schema is not None and not reader.text.strip():
             raise BackendError("the agent's command printed no answer", hint=_quoted(errors.last_line))
         return Answer(reader.text, reader.cost)
@@ -104,8 +106,9 @@ class CommandBackend:
             stdin=turn.prompt.encode("utf-8", "replace"),
             deadline_s=None,  # the core decides, after it has looked at what the agent is doing
             grace_s=settings.grace_s,
-            limits=limits_of(settings, output_mb=1),  # the reader keeps the answer
+            limits=limits_of(settings.limits, output_mb=1),  # the reader keeps the answer
             sandbox=self._sandbox(turn, settings, folder, program, home),
+            room=room_in(turn.cwd, settings.limits) if turn.role == "executor" else None,
         )
 
     def _environment(self, turn: Turn, more: Iterable[str], folder: str, path: str) -> dict[str, str]:
@@ -164,10 +167,15 @@ def _write_files(turn: Turn) -> str:
     return folder
 
 
-def _check_end(result: JobResult, reader: StreamReader, last_line: str) -> None:
+def _check_end(result: JobResult, spec: JobSpec, reader: StreamReader, last_line: str) -> None:
     """Raise for a program that did not end well, with its own last words."""
+    if result.over is not None:
+        kind = WorktreeFull if result.over.name == "worktree_mb" else BackendError
+        raise kind(f"the agent's command was ended: {result.over.why}")
     said = reader.failure or last_line or _quoted(reader.activity.error or "")
     words = f": {said[:400]}" if said else ""
+    if limit := blame(result, spec.limits):
+        words = f"{words} ({limit})"
     if result.signal is not None:
         raise BackendError(f"the agent's command was ended by signal {result.signal}{words}")
     if result.exit_code:

@@ -14,9 +14,8 @@ import trio
 
 from sid_actors.activity import ActivityLog
 from sid_actors.job import Mount
-from sid_actors.process import Enclosure, JobHandle, JobLimits, JobResult, JobSpec, OnOutput, run_job
+from sid_actors.process import Enclosure, JobHandle, JobResult, JobSpec, OnOutput, run_job
 from sid_protocol.errors import WorldError
-from sid_protocol.settings import Settings
 
 
 class Enclose(Protocol):
@@ -35,18 +34,6 @@ class Enclose(Protocol):
     ) -> Enclosure:
         """Return a sandbox that shows and lets write what is named, and nothing else of the user's."""
         ...
-
-
-def limits_of(settings: Settings, output_mb: int) -> JobLimits:
-    """Return the limits of a back end's job; `output_mb` is how much of its output is kept, in MiB."""
-    limits = settings.limits
-    return JobLimits(
-        memory_mb=limits.memory_mb,
-        processes=limits.processes,
-        open_files=limits.open_files,
-        file_mb=limits.file_mb,
-        output_mb=output_mb,
-    )
 
 
 def watch(activity: ActivityLog, handle: JobHandle) -> None:

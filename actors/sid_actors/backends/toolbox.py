@@ -18,7 +18,9 @@ from sid_actors.activity import ActivityLog
 from sid_actors.backends.base import Turn
 from sid_actors.backends.command import PASSED_ON
 from sid_actors.backends.confined import Confined, ToolError
-from sid_actors.backends.enclose import Enclose, limits_of, watch
+from sid_actors.backends.enclose import Enclose, watch
+from sid_actors.limits import blame, limits_of
+from sid_actors.overload import DiskRoom
 from sid_actors.process import Enclosure, JobResult, JobSpec, run_job
 from sid_protocol.errors import WorldError
 
@@ -110,6 +112,7 @@ class Toolbox:
         path: PATH of its jobs.
         readable: What they may read besides.
         git_dir: The repository's git directory, which an executor's commands may read.
+        room: How much the turn's commands may write.
     """
 
     turn: Turn
@@ -120,6 +123,7 @@ class Toolbox:
     path: str
     readable: tuple[str, ...]
     git_dir: str | None
+    room: DiskRoom | None = None
 
     async def use(self, name: str, arguments: dict[str, Any]) -> str:
         """Carry out one call.
@@ -202,13 +206,18 @@ class Toolbox:
         limit_s = max(1.0, min(float(asked), RUN_LIMIT_S, left))
         self.activity.touch(f"running {command}")
         result = await self._job(("/bin/sh", "-c", command), limit_s)
-        if result.timed_out:
+        if result.over is not None:
+            end = f"ended: {result.over.why}"
+        elif result.timed_out:
             end = f"ended after its time was up ({limit_s:.0f} s)"
         elif result.signal is not None:
             end = f"ended by signal {result.signal}"
         else:
             end = f"exit status {result.exit_code}"
         parts = [f"[{end}]", cut(result.stdout.text(), RESULT_LIMIT // 2)]
+        limits = limits_of(self.turn.track.settings.limits)
+        if result.over is None and result.exit_code != 0 and (limit := blame(result, limits)):
+            parts.append(f"[{limit}]")
         if errors := result.stderr.text().strip():
             parts += ["[stderr]", cut(errors, RESULT_LIMIT // 2 - 200)]
         return "\n".join(parts)
@@ -222,8 +231,9 @@ class Toolbox:
             cwd=self.turn.cwd,
             env=env | {"PATH": self.path},
             deadline_s=limit_s,
-            limits=limits_of(settings, output_mb=1),
+            limits=limits_of(settings.limits, output_mb=1),
             sandbox=self._sandbox(),
+            room=self.room,
         )
         try:
             result = await run_job(spec, on_output=self._printed, on_start=lambda h: watch(self.activity, h))

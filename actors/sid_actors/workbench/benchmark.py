@@ -21,7 +21,9 @@ from pathlib import Path
 import trio
 
 from sid_actors.job import Mount
-from sid_actors.process import JobLimits, JobResult, JobSpec, JobStartError, run_job
+from sid_actors.limits import blame, limits_of
+from sid_actors.overload import room_in
+from sid_actors.process import JobResult, JobSpec, JobStartError, run_job
 from sid_actors.repository import RepoInfo
 from sid_actors.standstill import AgentClock, Standstill
 from sid_actors.trees import changes, open_repository, tree_of, with_changes
@@ -145,12 +147,11 @@ class LocalBench:
             await self._fill(self._guard, tree, settings)
             job = await self._job(self._guard.folder, prepared, command, iteration, settings)
             result = await _run(replace(job, merge_stderr=True, deadline_s=settings.deadlines.guard))
-        return CommandRun(
-            command=command,
-            passed=result.exit_code == 0 and not result.timed_out,
-            output=result.stdout.text().strip()[-GUARD_OUTPUT_CHARACTERS:],
-            timed_out=result.timed_out,
-        )
+        passed = result.exit_code == 0 and not result.timed_out and result.over is None
+        output = result.stdout.text().strip()[-GUARD_OUTPUT_CHARACTERS:]
+        if not passed and (limit := blame(result, job.limits)):
+            output = f"{output}\n[{limit}]".lstrip()
+        return CommandRun(command=command, passed=passed, output=output, timed_out=result.timed_out)
 
     async def _score(
         self, tree: str, command: str, iteration: int, settings: Settings, company: Company
@@ -232,7 +233,6 @@ class LocalBench:
                 home=home,
                 mounts=(*shown, Mount(seen, writable=True, source=folder)),
             )
-        limits = settings.limits
         passed = {name: value for name in _PASSED if (value := os.environ.get(name)) is not None}
         return JobSpec(
             argv=("/bin/sh", "-c", command),
@@ -245,14 +245,9 @@ class LocalBench:
                 "GIT_CEILING_DIRECTORIES": str(Path(seen).parent),
             },
             deadline_s=settings.deadlines.benchmark,
-            limits=JobLimits(
-                memory_mb=limits.memory_mb,
-                processes=limits.processes,
-                open_files=limits.open_files,
-                file_mb=limits.file_mb,
-                output_mb=limits.output_mb or JobLimits().output_mb,
-            ),
+            limits=limits_of(settings.limits),
             sandbox=sandbox,
+            room=room_in(folder, settings.limits),
         )
 
 
@@ -277,7 +272,7 @@ async def _measured(job: JobSpec, settings: Settings) -> BenchRun:
     load1 = os.getloadavg()[0]
     started_at = datetime.now(UTC).isoformat(timespec="microseconds")
     result = await _run(job)
-    verdict = await trio.to_thread.run_sync(_judge, result, settings, token)
+    verdict = await trio.to_thread.run_sync(_judge, result, job, settings, token)
     return BenchRun(
         score=verdict.score,
         status=verdict.status,
@@ -302,7 +297,10 @@ class _Verdict:
     sub_scores: dict[str, float]
 
 
-def _judge(result: JobResult, settings: Settings, token: str | None) -> _Verdict:
+def _judge(result: JobResult, job: JobSpec, settings: Settings, token: str | None) -> _Verdict:
+    if result.over is not None:
+        category: Category = "oom" if result.over.name == "memory_mb" else "logic_error"
+        return _Verdict(None, "error", category, f"the benchmark was ended: {result.over.why}", {})
     if result.timed_out:
         why = f"the benchmark did not end within {settings.deadlines.benchmark:g} s"
         return _Verdict(None, "timeout", "timeout", why, {})
@@ -324,6 +322,8 @@ def _judge(result: JobResult, settings: Settings, token: str | None) -> _Verdict
     if category == "logic_error" and (result.signal == _SIGKILL or "MemoryError" in said):
         category = "oom"
     why = f"{found.why}: {said[:300]}" if said and category != "benchmark_parse_error" else found.why
+    if category in ("oom", "logic_error") and (limit := blame(result, job.limits)):
+        why = f"{why} ({limit})"
     return _Verdict(None, "error", category, why, {})
 
 

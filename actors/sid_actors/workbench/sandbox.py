@@ -33,6 +33,7 @@ _ETC = (
 )
 _ETC_NETWORK = ("resolv.conf", "gai.conf", "host.conf")
 _PROBE_LIMIT_S = 20.0
+_RUN_MB = 64  # pid files and sockets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +58,15 @@ class Sandbox:
     home: str
     mounts: tuple[Mount, ...] = ()
 
-    def bwrap_argv(self, env: Mapping[str, str], *, info_fd: int | None) -> list[str]:
+    def bwrap_argv(
+        self, env: Mapping[str, str], *, info_fd: int | None, scratch_mb: int | None = None
+    ) -> list[str]:
         """Return the command line of bubblewrap, up to and including the `--` before the job's own.
 
         Args:
             env: The whole environment of the job.
             info_fd: Where bubblewrap tells the id of the namespace's init, if anywhere.
+            scratch_mb: How much each private folder may hold, which is memory, in MiB; None: half of the machine's.
         """
         return [
             bwrap_path(),
@@ -83,11 +87,23 @@ class Sandbox:
             *(_etc_flags(_ETC_NETWORK) if self.network else ()),
             # Root needs no capability to write what is below /proc/sys: a program for core dumps would run outside.
             *("--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys", "--dev", "/dev"),
-            *("--tmpfs", "/tmp", "--tmpfs", "/run"),  # noqa: S108 -- the job's own, made empty
-            *(("--tmpfs", self.home) if self.home != "/" else ()),
+            *(word for folder in self._private for word in _tmpfs(folder, scratch_mb)),
             *(word for bind in _binds(self) for word in bind),
-            *("--remount-ro", "/", "--chdir", self.workdir, "--"),
+            # Else both are private folders without a limit.
+            *("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", self.workdir, "--"),
         ]
+
+    @property
+    def _private(self) -> tuple[str, ...]:
+        """The job's own folders, made empty."""
+        own = ("/tmp", "/run", "/dev/shm")  # noqa: S108 -- not the host's
+        return (*own, self.home) if self.home != "/" else own
+
+
+def _tmpfs(folder: str, scratch_mb: int | None) -> tuple[str, ...]:
+    most = scratch_mb if folder != "/run" or scratch_mb is None else min(scratch_mb, _RUN_MB)
+    size = () if most is None else ("--size", str(most << 20))
+    return (*size, "--tmpfs", folder)
 
 
 def bwrap_path() -> str:
@@ -181,7 +197,7 @@ def _probe() -> str | None:
             network=False,
             home="/home/sid",
         )
-        argv = [*sandbox.bwrap_argv({"PATH": "/usr/bin:/bin"}, info_fd=None), "true"]
+        argv = [*sandbox.bwrap_argv({"PATH": "/usr/bin:/bin"}, info_fd=None, scratch_mb=_RUN_MB), "true"]
         try:
             done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=_PROBE_LIMIT_S)
         except subprocess.TimeoutExpired:

@@ -18,7 +18,9 @@ from pathlib import Path
 import trio
 
 from sid_actors.job import Mount
-from sid_actors.process import JobLimits, JobResult, JobSpec, JobStartError, run_job
+from sid_actors.limits import blame, limits_of
+from sid_actors.overload import room_in
+from sid_actors.process import JobResult, JobSpec, JobStartError, run_job
 from sid_actors.repository import RepoInfo
 from sid_actors.workbench import pool
 from sid_actors.workbench.machine import MachineLock
@@ -155,7 +157,7 @@ class Shared:
             job = await self._job(store, command, settings)
             result = await _run(job)
             if result.exit_code != 0 or result.timed_out:
-                raise _failure(command, result, settings.deadlines.setup)
+                raise _failure(command, result, job)
             return await trio.to_thread.run_sync(keep_results, self._info.common_dir, store, tree)
         except BaseException:
             with trio.CancelScope(shield=True):
@@ -182,7 +184,6 @@ class Shared:
                     *user_mounts(self._info.top, folder, shared),
                 ),
             )
-        limits = settings.limits
         names = (*_PASSED, *(_PASSED_NETWORK if settings.setup_network else ()))
         kept = {name: value for name in names if (value := os.environ.get(name))}
         return JobSpec(
@@ -191,14 +192,9 @@ class Shared:
             env={**kept, "HOME": home, "PATH": path, "GIT_CEILING_DIRECTORIES": str(Path(folder).parent)},
             deadline_s=settings.deadlines.setup,
             merge_stderr=True,
-            limits=JobLimits(
-                memory_mb=limits.memory_mb,
-                processes=limits.processes,
-                open_files=limits.open_files,
-                file_mb=limits.file_mb,
-                output_mb=1,
-            ),
+            limits=limits_of(settings.limits, output_mb=1),
             sandbox=sandbox,
+            room=room_in(store, settings.limits),
         )
 
 
@@ -293,13 +289,16 @@ def _point(folder: str, path: str) -> Path:
     return at
 
 
-def _failure(command: str, result: JobResult, limit_s: float) -> SetupFailed:
+def _failure(command: str, result: JobResult, job: JobSpec) -> SetupFailed:
     said = result.stdout.text().strip()[-_OUTPUT_CHARACTERS:]
     last = " | ".join(said.splitlines()[-5:])
-    if result.timed_out:
-        why = f"did not end within {limit_s:g} s"
+    limit = blame(result, job.limits)
+    if result.over is not None:
+        why = f"was ended ({limit})"
+    elif result.timed_out:
+        why = f"did not end within {job.deadline_s:g} s"
     else:
-        why = f"failed with exit status {result.exit_code}"
+        why = f"failed with exit status {result.exit_code}{f' ({limit})' if limit else ''}"
     words = f": {last}" if last else ""
     return SetupFailed(f"setup_command {why}{words}", hint=f"make it work in a fresh clone first: {command}")
 

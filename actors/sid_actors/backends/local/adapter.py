@@ -22,12 +22,14 @@ import trio
 import sid_actors
 from sid_actors.activity import ActivityLog
 from sid_actors.backends.base import Answer, Turn
-from sid_actors.backends.enclose import Enclose, limits_of, watch
+from sid_actors.backends.enclose import Enclose, watch
 from sid_actors.backends.local import answers
 from sid_actors.backends.local.hotspots import CHILD, HotSpots, parse_profile, profile_argv
 from sid_actors.backends.local.lint import find_ruff, lint_argv, parse_lint
 from sid_actors.backends.local.recipe import Attempt
 from sid_actors.job import Mount
+from sid_actors.limits import limits_of
+from sid_actors.overload import room_in
 from sid_actors.process import Enclosure, JobResult, JobSpec, JobStartError, run_job
 from sid_protocol.errors import BackendError
 from sid_protocol.records import Cost, Plan
@@ -165,7 +167,7 @@ class LocalBackend:
             cwd=turn.cwd,
             env={"PATH": os.defpath, "HOME": self._home},
             deadline_s=_TOOL_S,
-            limits=limits_of(turn.track.settings, _OUTPUT_MB),
+            limits=limits_of(turn.track.settings.limits, output_mb=_OUTPUT_MB),
             sandbox=self._sandbox(turn.cwd, writes=False, readable=(program,)),
         )
         result = await _run(spec, activity)
@@ -193,7 +195,7 @@ class LocalBackend:
             env={"PATH": os.defpath, "HOME": self._home},
             stdin=json.dumps(request).encode(),
             deadline_s=None,
-            limits=limits_of(turn.track.settings, _OUTPUT_MB),
+            limits=limits_of(turn.track.settings.limits, output_mb=_OUTPUT_MB),
             sandbox=sandbox,
         )
         result = await _run(spec, activity)
@@ -236,8 +238,9 @@ class LocalBackend:
                 cwd=folder,
                 env={**env, "PYTHONDONTWRITEBYTECODE": "1"},
                 deadline_s=min(settings.deadlines.benchmark, turn.deadline_s / 2),
-                limits=limits_of(settings, _OUTPUT_MB),
+                limits=limits_of(settings.limits, output_mb=_OUTPUT_MB),
                 sandbox=sandbox,
+                room=room_in(folder, settings.limits),
             )
             result = await _run(spec, activity)
             printed = result.stdout
