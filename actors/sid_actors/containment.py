@@ -8,7 +8,9 @@ alone, a child subreaper and a walk that is repeated until it finds nobody. Kill
 
 A process that left its parents is known by two marks of its job, which children inherit: the variable
 `SID_JOB`, and a tag in RLIMIT_LOCKS, a limit that Linux has not enforced since 2.4. The tag outlives a scrubbed
-environment, cannot be raised again by an ordinary user, and can be read even of a zombie.
+environment, cannot be raised again by an ordinary user, and can be read even of a zombie. It can be lowered, though:
+who did both, or bears another's marks, is known by its session. Jobs start in sessions of their own, and nobody can
+join the daemon's; so a child that this process did not start, in another session and of no job that is alive, ran away.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import resource
 import secrets
 import select
 import signal
+import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -39,6 +42,10 @@ _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 # A tag: one bit, so that no limit that someone means is taken for one, 32 bits of the daemon, 29 of the job.
 _TAG_BIT = 1 << 61
 _TAG_JOB_BITS = 29
+
+starting = threading.Lock()
+"""Held while a process is started: from fork to exec it looks like one that ran away."""
+_alive: dict[str, tuple[Mark, set[int]]] = {}  # the jobs that run, and the processes that we started for them
 
 Members = Callable[[], Mapping[int, ProcessStat]]
 _adopting = 0  # how many scopes of `adopt_orphans` are open
@@ -84,6 +91,31 @@ class Mark:
         if procfs.file_locks_limit(pid) == self.tag:
             return True
         return procfs.environment_value(pid, JOB_VARIABLE) == self.job_id
+
+
+@contextlib.contextmanager
+def known_job(mark: Mark) -> Iterator[set[int]]:
+    """Know a job while the scope is open; to what it yields go the ids of the processes that we start for it."""
+    _alive[mark.job_id] = (mark, set())
+    try:
+        yield _alive[mark.job_id][1]
+    finally:
+        del _alive[mark.job_id]
+
+
+def _ran_away(pid: int, since: int) -> bool:
+    """Whether a child of this process is one of a job that hid its marks.
+
+    Args:
+        pid: The child.
+        since: Ticks since boot; an older one is of no job of ours.
+    """
+    stat = procfs.read_stat(pid)
+    with contextlib.suppress(ProcessLookupError):
+        if stat is None or stat.started < since or os.getsid(pid) == os.getsid(0):
+            return False
+        return not any(pid in started or mark.is_on(pid) for mark, started in list(_alive.values()))
+    return False
 
 
 def _first_tag(prefix: str) -> int:
@@ -175,8 +207,16 @@ class PlainTree:
 
     def _adopted(self) -> Iterator[int]:
         """Yield the orphans of this job, the youngest first."""
+        main = procfs.read_stat(self.main)
         for pid in reversed(procfs.children_of(os.getpid())):
-            if pid != self.main and self.mark.is_on(pid):
+            if pid == self.main:
+                continue
+            if self.mark.is_on(pid):
+                yield pid
+                continue
+            with starting:
+                ran_away = main is not None and _ran_away(pid, main.started)
+            if ran_away:
                 yield pid
 
     def _in_cgroup(self) -> set[int]:

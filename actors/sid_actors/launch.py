@@ -29,7 +29,7 @@ from pathlib import Path
 
 import trio
 
-from sid_actors import procfs
+from sid_actors import containment, procfs
 from sid_actors.containment import JOB_VARIABLE, Mark
 from sid_actors.job import JobSpec, JobStartError
 
@@ -55,6 +55,7 @@ class Launch:
         self._mark = mark
         self._held = held
         self.streams: dict[str, trio.lowlevel.FdStream] = {}
+        self._started = held.enter_context(containment.known_job(mark))
         self.process = self._spawn(door)
         self.pidfd = self._hold(os.pidfd_open(self.process.pid))
         self.init: int | None = None
@@ -72,16 +73,19 @@ class Launch:
                 self._held.callback(self.streams[name].close)
             info_fd = ends.get("info")
             try:
-                return subprocess.Popen(
-                    _command(spec, info_fd, door),
-                    stdin=ends["stdin"],
-                    stdout=ends["stdout"],
-                    stderr=ends["stderr"],
-                    cwd=None if spec.sandbox else spec.cwd,
-                    env=mark if spec.sandbox else {**spec.env, **mark},
-                    pass_fds=() if info_fd is None else (info_fd,),
-                    start_new_session=True,
-                )
+                with containment.starting:
+                    process = subprocess.Popen(
+                        _command(spec, info_fd, door),
+                        stdin=ends["stdin"],
+                        stdout=ends["stdout"],
+                        stderr=ends["stderr"],
+                        cwd=None if spec.sandbox else spec.cwd,
+                        env=mark if spec.sandbox else {**spec.env, **mark},
+                        pass_fds=() if info_fd is None else (info_fd,),
+                        start_new_session=True,
+                    )
+                    self._started.add(process.pid)
+                    return process
             except (OSError, ValueError) as error:  # no such folder, no memory, a NUL byte in a word
                 raise JobStartError(f"cannot start {spec.argv[0]}: {error}") from error
 
@@ -103,6 +107,7 @@ class Launch:
             self.init = await self._read_init()
             if self.init is None:
                 return False
+            self._started.add(self.init)
         if await self.streams["stdout"].receive_some(1) != b"\n":
             return False
         try:

@@ -30,6 +30,8 @@ TREES = {
     "setsid": "setsid sleep 600 & echo up; sleep 600",
     "double fork": "(setsid sh -c 'sleep 600 & sleep 601' &); echo up; sleep 600",
     "scrubbed": "(env -i setsid sleep 600 &); echo up; sleep 600",
+    "disguised": "(prlimit --locks=5:5 env -i setsid sh -c 'sleep 600 & sleep 601' &); sleep 0.2; echo up; sleep 600",
+    "under a false name": "(SID_JOB=sid-1.0 prlimit --locks=7:7 setsid sleep 600 &); sleep 0.2; echo up; sleep 600",
     "deaf": "trap '' TERM HUP INT; sleep 600 & echo up; while :; do sleep 600; done",
     "stopped": "sleep 600 & kill -STOP $!; echo up; kill -STOP $$",
     "racing": "echo 'setsid sh ./race & exit' > race; sh ./race & echo up; sleep 600",
@@ -148,6 +150,32 @@ async def test_a_cancelled_job_leaves_nobody(short_dir: Path, box: str, tree: st
         await run_job(make_spec(short_dir, TREES[tree], box=box), on_output=lambda *_: scope.cancel())
     assert scope.cancelled_caught
     assert alive_in(short_dir) == []
+
+
+async def test_who_hides_from_its_job_is_found_and_others_are_spared(
+    short_dir: Path, real_process: Spawn
+) -> None:
+    """A process of another job, and one that is none, look alike but for what this process knows of them."""
+    hidden = "(prlimit --locks=5:5 env -i setsid sleep 600 &); sleep 0.2; echo up; sleep 600"
+    other_up, other_ended = trio.Event(), trio.Event()
+
+    async def other() -> None:
+        spec = make_spec(short_dir, "env -i sh -c 'echo up; sleep 600'")
+        await run_job(spec, on_output=lambda *_: other_up.set())
+        other_ended.set()
+
+    bystander = real_process(["sleep", "600"], cwd="/")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(other)
+        await other_up.wait()
+        with trio.CancelScope() as scope:
+            await run_job(make_spec(short_dir, hidden), on_output=lambda *_: scope.cancel())
+        assert [process.name() for process in alive_in(short_dir)].count("sleep") == 1
+        assert bystander.poll() is None
+        assert not other_ended.is_set()
+        nursery.cancel_scope.cancel()
+    bystander.kill()
+    bystander.wait()
 
 
 @both
