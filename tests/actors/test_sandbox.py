@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from sid_actors import containment, procfs
 from sid_actors.job import Mount
 from sid_actors.process import JobResult, run_job
 from sid_actors.workbench import sandbox as sandbox_module
@@ -296,3 +297,12 @@ def test_a_program_of_the_user_is_shown_with_the_folder_it_is_linked_to(short_di
     found = find_toolchain(f"{home}/.local/bin:/usr/bin", home=str(home), programs=["agent", "missing", "ls"])
 
     assert found.readable == (str(home / ".local/bin"), str(package))
+
+
+def test_the_probe_leaves_no_process_where_orphans_are_adopted() -> None:
+    """A job that runs meanwhile makes this process the parent of every orphan, a sandbox's init among them."""
+    need_sandbox()
+    before = procfs.children_of(os.getpid())
+    with containment.adopt_orphans():
+        assert sandbox_module._probe() is None
+        assert procfs.children_of(os.getpid()) == before

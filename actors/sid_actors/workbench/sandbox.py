@@ -197,7 +197,9 @@ def _probe() -> str | None:
             network=False,
             home="/home/sid",
         )
-        argv = [*sandbox.bwrap_argv({"PATH": "/usr/bin:/bin"}, info_fd=None, scratch_mb=_RUN_MB), "true"]
+        bwrap, *words = sandbox.bwrap_argv({"PATH": "/usr/bin:/bin"}, info_fd=None, scratch_mb=_RUN_MB)
+        # Without an init of its own, which would be left to us to reap where we adopt orphans.
+        argv = [bwrap, "--as-pid-1", *words, "true"]
         try:
             done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=_PROBE_LIMIT_S)
         except subprocess.TimeoutExpired:
