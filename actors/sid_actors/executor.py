@@ -55,7 +55,7 @@ class Executor(RoleActor[RunPlan, Outcome]):
                 category="scope_error",
                 what=error.message,
                 cost=activity.cost,
-                duration_s=trio.current_time() - started,
+                duration_s=activity.clock.now() - started,
             )
         except (SidError, OSError) as error:
             return failed(message, error, activity, started)
