@@ -35,7 +35,10 @@ def main():
     sys.stdin.read()  # the prompt: a model needs it
     match os.environ["SID_ROLE"]:
         case "researcher":
-            known = [{"title": idea["hypothesis"], "approach_family": idea["family"]} for idea in ideas]
+            known = [
+                {"title": idea["hypothesis"], "approach_family": idea["family"], "confidence": "medium"}
+                for idea in ideas
+            ]
             print(json.dumps({"repo_analysis_summary": "Small.", "ideas": known}))
         case "planner":
             print(json.dumps(planned(ideas)))

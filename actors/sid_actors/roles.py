@@ -103,6 +103,7 @@ def failed(
             cost=activity.cost,
             duration_s=spent,
             budget=error.key if isinstance(error, BudgetSpent) else None,
+            final=not error.retryable,
         )
     hint = error.hint if isinstance(error, SidError) else ""
     return WorkFailed(

@@ -202,7 +202,7 @@ class RoundPrepared(Event):
 
 
 class AgentFailed(Event):
-    """An agent crashed, answered junk or did not answer; the core retries once."""
+    """An agent crashed, answered junk or did not answer; the core retries once, unless that is no use."""
 
     kind: Literal["agent_failed"] = "agent_failed"
     why: str
@@ -210,6 +210,8 @@ class AgentFailed(Event):
     duration_s: float = 0.0
     budget: str | None = None
     """The limit under `budget` that hindered it: asking again is no use."""
+    final: bool = False
+    """The same question would get the same answer."""
 
 
 class WorkFailed(Event):

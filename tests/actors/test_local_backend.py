@@ -148,6 +148,8 @@ async def test_planners_of_a_round_share_one_survey(shop: Shop) -> None:
 
 
 async def test_what_was_tried_is_not_planned_again_and_a_runner_up_is(shop: Shop) -> None:
+    # without a profile, whose order is that of a busy machine
+    shop.track.settings = Settings(benchmark_command="python3 bench.py | tail -1", benchmark_format="number")
     first = await shop.plan()
     for score, again in ((9.0, False), (11.0, True)):
         extra = first.model_extra or {}
@@ -173,6 +175,15 @@ async def test_the_barred_family_is_not_planned(shop: Shop) -> None:
     assert first.approach_family not in {plan.approach_family for plan in plans}
     judged = parse_judgement(await shop.play("critic", first))
     assert (judged.verdict, judged.h002_family_streak) == ("rejected", "fail")
+
+
+async def test_where_only_the_barred_family_is_left_the_planner_says_that_it_rests(shop: Shop) -> None:
+    shop.write({"app.py": "print()\n", "shop.json": '{"order_size": 12}'})
+    assert (await shop.plan()).approach_family == "training_config"
+    shop.track.streak_family = "training_config"
+    with pytest.raises(BackendError, match=r"training_config.*rests for one \(H002\)") as caught:
+        await shop.plan(iteration=2)
+    assert not caught.value.retryable
 
 
 async def test_a_program_without_ideas_still_gets_an_honest_brief(

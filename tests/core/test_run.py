@@ -117,6 +117,16 @@ def test_a_lower_score_wins_where_lower_is_better() -> None:
     assert play.now.best_score == 9.5
 
 
+def test_an_agent_that_can_only_fail_again_is_not_asked_twice() -> None:
+    final = AgentFailed(why="no idea left", final=True)
+    for asked in ("research", "plan.planner_a", "run.executor_1"):
+        play = played(settings(), answer=scripted({asked: [final]}), score=second_wins)
+        commands = [command.id for command in play.dispatched if asked in command.id]
+        assert commands == [f"r1.{asked}.0.1" if "run" in asked else f"r1.{asked}.1"]
+        assert play.state is not None
+        assert play.state.status == "max_iterations"
+
+
 @pytest.mark.parametrize("ends", [FAILED, ActorCrashed(actor="researcher", error="KeyError")])
 def test_without_a_brief_planners_work_from_history(ends: AnyEvent) -> None:
     play = played(settings(), answer=scripted({"research": [ends, ends]}), score=second_wins)

@@ -210,17 +210,19 @@ def on_smoke(turn: Turn, executor: str, event: RunMeasured) -> None:
 
 
 def on_run_failed(
-    turn: Turn, command: RunPlan, why: str, cost: Cost, duration_s: float, *, unpaid: str | None = None
+    turn: Turn, command: RunPlan, why: str, cost: Cost, duration_s: float, *, unpaid: bool, final: bool
 ) -> None:
-    """Repeat a failed agent's turn once, then go on without it; at once where no budget is left for it."""
+    """Repeat a failed agent's turn once, then go on without it; at once where asking again is no use."""
     old = turn.round.executions[command.executor]
     execution = turn.set_execution(
         command.executor,
         cost=old.cost + cost,
         agent_s=(old.agent_s or 0.0) + duration_s,
     )
-    if unpaid is not None:
+    if unpaid:
         end(turn, command.executor, "error", "infrastructure", "the budget is used up", why)
+    elif final:
+        end(turn, command.executor, "error", "logic_error", "the agent cannot do it", why)
     elif command.attempt < ATTEMPTS:
         _run(turn, execution, command.attempt + 1)
     else:

@@ -198,10 +198,11 @@ def on_agent_failed(turn: Turn, command: AgentCommand, event: AgentFailed | Acto
     duration_s = event.duration_s if isinstance(event, AgentFailed) else 0.0
     attempt, unpaid = command.attempt, event.budget if isinstance(event, AgentFailed) else None
     turn.note_failure(agent_of(command), role_of(command), attempt, why, unpaid)
-    if unpaid is not None:
+    final = isinstance(event, AgentFailed) and event.final
+    if final or unpaid is not None:
         attempt = planning.ATTEMPTS
-        if unpaid != "usd_per_round":
-            turn.set(unpaid=why)
+    if unpaid is not None and unpaid != "usd_per_round":
+        turn.set(unpaid=why)
     match command:
         case Research():
             planning.on_research_failed(turn, command, attempt, why)
@@ -212,7 +213,9 @@ def on_agent_failed(turn: Turn, command: AgentCommand, event: AgentFailed | Acto
         case JudgePlan():
             planning.on_judgement_failed(turn, command.plan.planner_id, attempt)
         case RunPlan():
-            execution.on_run_failed(turn, command, why, cost, duration_s, unpaid=unpaid)
+            execution.on_run_failed(
+                turn, command, why, cost, duration_s, unpaid=unpaid is not None, final=final
+            )
 
 
 def on_deadline(turn: Turn, event: DeadlinePassed) -> None:

@@ -3,7 +3,7 @@
 import re
 
 
-def tokens(text):
+def tokens(text: str) -> list[str]:
     found = []
     for line in text.splitlines():
         pattern = re.compile("[a-z]+")
@@ -12,7 +12,7 @@ def tokens(text):
     return found
 
 
-def unknown(words, dictionary):
+def unknown(words: list[str], dictionary: list[str]) -> list[str]:
     known = []
     for entry in dictionary:
         known.append(entry)
@@ -23,7 +23,7 @@ def unknown(words, dictionary):
     return missing
 
 
-def twice(words):
+def twice(words: list[str]) -> list[str]:
     seen = []
     repeated = []
     for word in words:
@@ -34,14 +34,14 @@ def twice(words):
     return repeated
 
 
-def weight(word):
+def weight(word: str) -> int:
     total = 0
     for letter in word:
         total += ord(letter) % 7
     return total
 
 
-def report(text, dictionary):
+def report(text: str, dictionary: list[str]) -> str:
     words = tokens(text)
     lines = ""
     for word in unknown(words, dictionary):

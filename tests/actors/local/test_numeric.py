@@ -199,6 +199,19 @@ def test_a_win_is_followed_by_a_longer_step_and_two_losses_by_a_shorter_one() ->
     assert [p.value for p in propose(parameters, [tried(64, won=True, was=32), tried(256)])] == [128]
 
 
+def test_beyond_a_value_that_failed_nothing_is_tried() -> None:
+    parameters = find_parameters({"a.py": "SIZE = 96\n"})
+    won = Attempt(Recipe("numeric", "a.py", "SIZE", {"value": 96, "was": 24}), 2.0, won=True)
+    failed = Attempt(Recipe("numeric", "a.py", "SIZE", {"value": 384, "was": 96}), None)
+
+    assert [p.value for p in propose(parameters, [won])] == [384]
+    assert [p.value for p in propose(parameters, [won, failed])] == [192]
+    nearer = Attempt(Recipe("numeric", "a.py", "SIZE", {"value": 150, "was": 96}), None)
+    below = Attempt(Recipe("numeric", "a.py", "SIZE", {"value": 48, "was": 96}), 1.0)
+    assert [p.value for p in propose(parameters, [won, failed, nearer])] == [48]
+    assert [p.value for p in propose(parameters, [won, failed, nearer, below])] == [136]
+
+
 def test_a_runner_up_is_tried_again_on_top_of_the_winner_but_not_for_ever() -> None:
     parameters = find_parameters({"a.py": "SIZE = 64\n"})
     recipe = Recipe("numeric", "a.py", "SIZE", {"value": 128, "was": 64})

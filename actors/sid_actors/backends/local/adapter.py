@@ -118,9 +118,9 @@ class LocalBackend:
     async def _execute(self, turn: Turn, activity: ActivityLog) -> str:
         recipe = answers.recipe_of(_plan_of(turn))
         if turn.guard_output:
-            raise BackendError("a red guard needs a mend that the catalogue does not have")
+            raise answers.OutOfIdeas("a red guard needs a mend that the catalogue does not have")
         if recipe is None:
-            raise BackendError("the plan has no recipe: this back end carries out its own plans only")
+            raise answers.OutOfIdeas("the plan has no recipe: this back end carries out its own plans only")
         activity.touch(f"{recipe.transformation} in {recipe.path}")
         await self._child(turn, activity, "apply", {"root": turn.cwd, "recipe": recipe.to_json()})
         activity.edit()

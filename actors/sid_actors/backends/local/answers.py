@@ -28,6 +28,12 @@ _BEYOND = (
 )
 
 
+class OutOfIdeas(BackendError):
+    """There is nothing to answer, and asking again would not change that."""
+
+    retryable = False
+
+
 def past_attempts(attempts: Iterable[TrackAttempt], settings: Settings) -> list[Attempt]:
     """Return what came of every recipe of the record, oldest first; plans without a recipe are passed over.
 
@@ -119,19 +125,24 @@ def choose(ideas: Sequence[Mapping[str, Any]], number: int, barred: str | None) 
     """Return the idea of the `number`-th planner: the best one of the `number`-th family.
 
     Raises:
-        BackendError: there are not so many families left.
+        OutOfIdeas: there are not so many families left.
     """
     first: dict[str, Mapping[str, Any]] = {}
     for idea in ideas:
         if idea["family"] != barred:
             first.setdefault(idea["family"], idea)
-    if number > len(first):
-        have = f"{len(first)} families" if len(first) != 1 else "one family"
-        raise BackendError(
-            f"the catalogue has no idea left for this planner: what was not tried is of {have}",
-            hint="lower number_of_agents, widen the scope, or use a back end with a model",
+    if number <= len(first):
+        return list(first.values())[number - 1]
+    if barred is not None and any(idea["family"] == barred for idea in ideas) and not first:
+        raise OutOfIdeas(
+            f"all ideas left are of the family {barred}, which won the last two rounds and rests for one (H002)",
+            hint="the next round goes on with them",
         )
-    return list(first.values())[number - 1]
+    have = "none" if not first else f"of {len(first)} families" if len(first) != 1 else "of one family"
+    raise OutOfIdeas(
+        f"no idea left for this planner: what was not tried is {have}, and each planner needs its own (H003)",
+        hint="lower number_of_agents, widen the scope, or use a back end with a model",
+    )
 
 
 def plan(idea: Mapping[str, Any], settings: Settings, attempts: Iterable[TrackAttempt]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ _FINEST = 64  # a linear float is not searched in steps finer than this part of 
 _NEAR_LOG = 3.0
 """Up to this factor (as a power of two) from where it began, a plain value is searched by plain steps."""
 _FINEST_LOG = 1 / 32  # nor a logarithmic one in factors below 2 ** this
-_LONGEST_LOG = 4.0  # no factor above 16 at once
+_LONGEST_LOG = 2.0  # no factor above 4 at once: programs refuse what is far beyond their settings
 _PROMISING = re.compile(
     r"size|batch|chunk|buffer|block|limit|threshold|rate|alpha|beta|gamma|decay|dropout|window|depth|width|step|worker"
     r"|thread|cache|capacity|tolerance|eps|factor|weight|ratio|bucket|bins|max|min|degree|radius|level|lr|stride|cell",
@@ -102,9 +102,12 @@ def _next(parameter: Parameter, attempts: list[Attempt], given_up: set[str]) -> 
             came = abs(axis.place(centre) - axis.place(before))
             direction = 1 if axis.place(centre) > axis.place(before) else -1
             step = min(2 * came, axis.longest)
+    failed = [v for a in attempts if a.score is None and not a.won and (v := _value(a)) is not None]
+    high = min((v for v in failed if v > centre), default=math.inf)
+    low = max((v for v in failed if v < centre), default=-math.inf)
     for side, length, value in axis.steps(centre, direction, step):
-        # back beyond where the last win came from is known to be worse
-        if value not in tried and not (side != direction and length >= came):
+        # back beyond where the last win came from is known to be worse, and beyond a value that failed to fail
+        if value not in tried and low < value < high and not (side != direction and length >= came):
             reason = _reason(last_win is not None and misses == 0, misses)
             return _proposal(parameter, value, reason, misses, momentum=last_win is not None and misses == 0)
     return None
