@@ -9,7 +9,7 @@ import statistics
 from dataclasses import asdict
 from typing import Any
 
-from sid_actors.workbench.base import BenchRun
+from sid_actors.workbench.base import BenchRun, CommandRun
 from sid_daemon import takeover
 from sid_daemon.clock import now_iso
 from sid_daemon.core import calibration
@@ -17,6 +17,7 @@ from sid_daemon.core.calibration import Calibrated, Calibration
 from sid_daemon.core.run import step
 from sid_daemon.core.selection import RunResult
 from sid_daemon.core.state import RunState
+from sid_daemon.figures import one_line
 from sid_daemon.runstore import RunStore
 from sid_daemon.setup import Draft, Site
 from sid_daemon.store.views import Projection, project
@@ -131,7 +132,16 @@ def report_of(created: RunCreated) -> BaselineReport:
     )
 
 
-def advice_of(found: Calibrated, red: list[str]) -> list[str]:
+def advice_of(found: Calibrated, red: list[CommandRun]) -> list[str]:
     """Return what the user should know before the first round."""
-    guards = [f"guard is red on the baseline and will blame no candidate: {command}" for command in red]
+    guards = []
+    for guard in red:
+        last = next(
+            (line for line in reversed(guard.output.splitlines()) if line.strip()), "it printed nothing"
+        )
+        if guard.timed_out:
+            last = "it took longer than deadlines.guard"
+        guards.append(
+            f"guard is red on the baseline and will blame no candidate: {guard.command}: {one_line(last, 200)}"
+        )
     return [*guards, *found.advice]

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from sid_actors.backends.keys import has_key
 from sid_actors.repository import RepoInfo
-from sid_actors.workbench.base import BenchRun
+from sid_actors.workbench.base import BenchRun, CommandRun
 from sid_daemon import config, gate
 from sid_daemon.core.state import RunState
 from sid_daemon.goal import read_families, read_objective, read_rules, render_goal, render_harness
@@ -52,8 +52,8 @@ class Site(Protocol):
     async def measure(self, commit: str, settings: Settings) -> BenchRun:
         """Run the benchmark once on a commit."""
 
-    async def guards_red(self, commit: str, settings: Settings) -> list[str]:
-        """Return the guard commands that fail on a commit."""
+    async def guards_red(self, commit: str, settings: Settings) -> list[CommandRun]:
+        """Return how the guard commands that fail on a commit ended."""
 
     async def give_up_round(self, state: RunState) -> None:
         """Archive the candidates of a round that was stopped and is taken back, and delete its branches."""

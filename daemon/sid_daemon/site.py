@@ -19,7 +19,7 @@ from sid_actors.git_master import GitMaster
 from sid_actors.repository import RepoInfo, discover
 from sid_actors.standstill import Standstill
 from sid_actors.trees import open_repository
-from sid_actors.workbench.base import BenchRun, Company
+from sid_actors.workbench.base import BenchRun, CommandRun, Company
 from sid_actors.workbench.benchmark import LocalBench
 from sid_actors.workbench.detectors import check_names
 from sid_actors.workbench.local import seal_of, tracked_files
@@ -180,11 +180,11 @@ class LocalSite:
         company = Company(quiet=settings.measurement.quiet)
         return await self._made_bench(settings).measure(commit, 0, settings, company)
 
-    async def guards_red(self, commit: str, settings: Settings) -> list[str]:
-        """Return the guard commands that fail on a commit."""
+    async def guards_red(self, commit: str, settings: Settings) -> list[CommandRun]:
+        """Return how the guard commands that fail on a commit ended."""
         bench = self._made_bench(settings)
         runs = [await bench.check(commit, command, 0, settings) for command in settings.guard_command]
-        return [run.command for run in runs if not run.passed]
+        return [run for run in runs if not run.passed]
 
     def _made_bench(self, settings: Settings) -> LocalBench:
         if self._bench is None:

@@ -313,7 +313,7 @@ class RejectedPlan(Record):
 class AgentFailure(Record):
     """An agent's turn that failed: what it was, which attempt, and what came of it.
 
-    `budget` names the limit that left no money for it.
+    `budget` names the limit that left no money for it; `final`, that asking again is no use.
     """
 
     agent_id: str
@@ -322,6 +322,7 @@ class AgentFailure(Record):
     why: str
     at: str
     budget: str | None = None
+    final: bool = False
 
 
 class Evidence(Record):

@@ -221,6 +221,9 @@ def on_run_failed(
     )
     if unpaid:
         end(turn, command.executor, "error", "infrastructure", "the budget is used up", why)
+    elif final and execution.reworks:
+        what = "a guard failed, and this agent mends none"
+        end(turn, command.executor, "regression", "regression", what, old.guard_output[-1500:] or why)
     elif final:
         end(turn, command.executor, "error", "logic_error", "the agent cannot do it", why)
     elif command.attempt < ATTEMPTS:

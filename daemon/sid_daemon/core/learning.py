@@ -48,7 +48,7 @@ def sightings(now: Round) -> Iterator[Sighting]:
         snippet = kill.snippet or kill.last_activity or ""
         yield Sighting(str(Key("timeout", kill.reason, kill.role)), kill.role, one_line(snippet))
     for failed in now.failures:
-        if failed.budget is None:
+        if failed.budget is None and not failed.final:
             yield Sighting(str(Key("agent_failed", "", failed.role)), failed.role, one_line(failed.why))
     for rejected in now.rejected:
         key = Key("plan_rejected", "", rejection_rule(rejected.rejection_reason))

@@ -197,8 +197,8 @@ def on_agent_failed(turn: Turn, command: AgentCommand, event: AgentFailed | Acto
     cost = event.cost if isinstance(event, AgentFailed) else Cost()
     duration_s = event.duration_s if isinstance(event, AgentFailed) else 0.0
     attempt, unpaid = command.attempt, event.budget if isinstance(event, AgentFailed) else None
-    turn.note_failure(agent_of(command), role_of(command), attempt, why, unpaid)
     final = isinstance(event, AgentFailed) and event.final
+    turn.note_failure(agent_of(command), role_of(command), attempt, why, budget=unpaid, final=final)
     if final or unpaid is not None:
         attempt = planning.ATTEMPTS
     if unpaid is not None and unpaid != "usd_per_round":

@@ -95,10 +95,12 @@ class Turn:
             self.set_round(cost=now.cost + cost, spent=_with(now.spent, role, cost, wall_s))
         self.set(spent=_with(self.state.spent, role, cost, wall_s))
 
-    def note_failure(self, agent: str, role: str, attempt: int, why: str, budget: str | None) -> None:
+    def note_failure(
+        self, agent: str, role: str, attempt: int, why: str, *, budget: str | None, final: bool
+    ) -> None:
         """Put an agent's failure on the round's record, with the limit that it was for lack of."""
         failure = AgentFailure(
-            agent_id=agent, role=role, attempt=attempt, why=why[:1000], at=self.at, budget=budget
+            agent_id=agent, role=role, attempt=attempt, why=why[:1000], at=self.at, budget=budget, final=final
         )
         self.set_round(failures=(*self.round.failures, failure))
 

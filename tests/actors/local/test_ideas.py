@@ -125,6 +125,23 @@ def test_failures_of_a_kind_count_against_the_next_of_it() -> None:
     assert order.index("architecture") < order.index("optimization")
 
 
+def test_a_number_is_as_warm_as_what_uses_it() -> None:
+    text = (
+        "LIMIT = 40\nDEPTH = 40\n\n\ndef busy(n, step=3):\n    return n // LIMIT * step\n\n\n"
+        "def idle(n, factor=3):\n    return n * DEPTH * factor\n\n\ndef power(n: int) -> int:\n"
+        "    return sum(i**n for i in range(n))\n"
+    )
+
+    def order(**seconds: float) -> list[str]:
+        lines = {"busy": 5, "idle": 9, "power": 13}
+        functions = [HotFunction("a.py", lines[name], name, 9, s, s) for name, s in seconds.items()]
+        return [i.recipe.symbol for i in survey({"a.py": text}, HotSpots(tuple(functions), 10.0), [])]
+
+    assert order(power=6.0, busy=3.0, idle=0.1)[:2] == ["power", "LIMIT"]
+    numbers = [s for s in order(power=1.0, busy=0.1, idle=8.0) if s != "power"]
+    assert set(numbers[:2]) == {"DEPTH", "idle(factor)"}
+
+
 def test_sealed_files_are_not_touched() -> None:
     ideas = survey(FILES, None, [], frozenset({"lib/a.py"}))
 

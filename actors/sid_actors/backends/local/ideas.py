@@ -7,6 +7,7 @@ proposed again, and neighbours in the list are of different families as far as t
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -157,6 +158,7 @@ class _Heat:
         self.known = hot is not None and hot.total_s > 0 and bool(hot.functions)
         self._shares: dict[tuple[str, str], float] = {}
         self._calls: dict[tuple[str, str], int] = {}
+        self._bodies: dict[tuple[str, str], str] = {}
         if hot is None or not self.known:
             return
         editable = frozenset(files)
@@ -164,7 +166,10 @@ class _Heat:
             if not path.endswith(".py"):
                 continue
             # profilers say the line of the first decorator
-            names = {first: symbol for first, _, symbol in _function_spans(files[path])}
+            spans = _function_spans(files[path])
+            names = {first: symbol for first, _, symbol in spans}
+            lines = files[path].splitlines()
+            self._bodies |= {(path, s): "\n".join(lines[first - 1 : last]) for first, last, s in spans}
             for function in (f for f in hot.functions if f.path == path):
                 symbol = names.get(function.line, function.name)
                 share = min(1.0, hot.cost_s(function, editable) / hot.total_s)
@@ -181,11 +186,18 @@ class _Heat:
         """Return how often a function was called, None if nobody counted."""
         return self._calls.get((path, symbol)) if self.known else None
 
-    def file(self, path: str) -> float:
-        """Return the share of a whole file; of one that holds no code, a guess."""
+    def number(self, path: str, symbol: str) -> float:
+        """Return the share of what a number decides: the function of an argument, the hottest one that names it."""
         if not self.known or not path.endswith(".py"):
             return _UNKNOWN_SHARE
-        return min(1.0, max(_COLD_SHARE, sum(s for (at, _), s in self._shares.items() if at == path)))
+        function, argument, _ = symbol.partition("(")
+        if argument:
+            return self.share(path, function)
+        parts = symbol.split(".")
+        name = parts[1] if len(parts) > 1 and parts[0][:1].isupper() and not parts[0].isupper() else parts[0]
+        word = re.compile(rf"\b{re.escape(name)}\b")
+        using = (share for at, share in self._shares.items() if word.search(self._bodies.get(at, "")))
+        return min(1.0, max(_COLD_SHARE, max(using, default=0.0)))
 
 
 def _function_spans(text: str) -> list[tuple[int, int, str]]:
@@ -346,7 +358,7 @@ def _fits(text: str, recipe: Recipe) -> bool:
 def _number_ideas(files: Mapping[str, str], heat: _Heat, record: _Record) -> list[_Ranked]:
     found = []
     for place, proposal in enumerate(propose(find_parameters(files), record.attempts)):
-        share = heat.file(proposal.parameter.path)
+        share = heat.number(proposal.parameter.path, proposal.parameter.symbol)
         promise = (_NUMBER_MOVING if proposal.momentum else _NUMBER) * _FORGIVEN**proposal.misses
         # the search's own order holds among numbers, however warm their files are
         score = promise * (max(share, _UNKNOWN_SHARE) if proposal.momentum else share) * 0.99**place
@@ -358,7 +370,7 @@ def _number_idea(proposal: Proposal, share: float, heat: _Heat) -> Idea:
     parameter, value = proposal.parameter, proposal.value
     side = "above" if value > parameter.value else "below"
     change = f"`{parameter.symbol}` goes from {parameter.value!r} to {value!r}"
-    where = f"its file takes {_percent(share)} of the time" if heat.known and parameter.path.endswith(".py") else (
+    where = f"what uses it takes {_percent(share)} of the time" if heat.known and parameter.path.endswith(".py") else (
         "it stands among the settings in scope"
     )  # fmt: skip
     return Idea(

@@ -25,7 +25,7 @@ Number = int | float
 _LOG_INT = 4  # from here on the size of an integer matters more than its last digit
 _LOG_FLOAT = (0.1, 10.0)  # outside of these a float is thought of in powers
 _NO_SETTING = re.compile(
-    r"__\w+|.*(?:version|year|month|date|seed|magic|mask|flag|errno|opcode|signal|debug|verbos|timeout|indent|column"
+    r"__\w+|.*(?:version|year|month|date|seed|magic|mask|flag|errno|opcode|signal|debug|verbos|timeout|indent|column|padding|margin"
     r"|status|epoch_start|_per_|schema|build|revision).*|(?:.*_)?(?:port|id|uid|gid|pid|code|mode|pi|e|tau|kb|mb|gb"
     r"|kib|mib|gib|byte|minute|hour|day|week|second|exit|major|minor|patch)|http_.*",
     re.IGNORECASE,
