@@ -19,8 +19,7 @@ from sid_daemon.clock import now_iso
 from sid_daemon.core.state import RunState
 from sid_daemon.host import Host
 from sid_daemon.ids import new_run_id
-from sid_daemon.replay.replayer import recording_of
-from sid_daemon.replay.tracks import check_kind, free_topic, make_track, rounds_of
+from sid_daemon.replay.tracks import check_kind, free_topic, make_track, recorded_run
 from sid_daemon.runstore import CLOSE_LIMIT_S, RunStore
 from sid_daemon.setup import (
     Draft,
@@ -225,25 +224,27 @@ class Intake:
             StoreError: the recording cannot be read, or was changed.
         """
         await self._host.recovered.wait()
-        run = await self._host.find(params.run, params.topic)
-        await self._host.refuse_while_busy(run.common_dir)
-        rounds = rounds_of(await recording_of(self._host, run.run_id))
+        if params.repo is None:
+            run = await self._host.find(params.run, params.topic)
+            recorded, repo = run.run_id, run.repo
+        else:
+            recorded, repo = await recorded_run(self._host, params.run), params.repo
+        info = (await self.open_site(repo, params.root, "")).info
+        await self._host.refuse_while_busy(info.common_dir)
         topic = params.into
-        if topic is None and params.root is None:
-            topic = await trio.to_thread.run_sync(free_topic, run.repo, run.run_id)
+        if topic is None:
+            topic = await trio.to_thread.run_sync(free_topic, info.top, recorded)
         made = await self.init(
             InitParams(
-                repo=run.repo,
-                topic=topic or f"replay-{run.run_id[:6]}",
+                repo=info.top,
+                topic=topic,
                 root=params.root,
                 backend="replay",
-                set={"replay_from": run.run_id},
+                set={"replay_from": recorded},
             )
         )
-        started = await self.start(
-            StartParams(repo=run.repo, topic=made.topic, root=made.root, rounds=rounds)
-        )
-        return ReplayResult(**started.model_dump(), replay_of=run.run_id, root=made.root, topic=made.topic)
+        started = await self.start(StartParams(repo=info.top, topic=made.topic, root=made.root))
+        return ReplayResult(**started.model_dump(), replay_of=recorded, root=made.root, topic=made.topic)
 
     async def check_settings(self, run: KnownRun | None, repo: str, settings: Settings) -> None:
         """Refuse settings that do not fit the run, or that the user has not confirmed; a replay runs nothing.

@@ -122,6 +122,9 @@ class RunParams(Params):
 class ReplayParams(RunParams):
     """Of `run.replay`."""
 
+    repo: Path | None = Field(
+        default=None, description="A clone to replay it in; absent, the repository that it was recorded in."
+    )
     into: Name | None = Field(default=None, description="Topic of the replay; absent, a new one.")
     root: Path | None = Field(default=None, description="Root of the replay, where it is not the usual one.")
 

@@ -17,6 +17,7 @@ from sid_cli.text import clean
 @verb("replay", example="sictl replay --wait\nsictl replay k3vmw8 --into again")
 @run_argument
 @topic_option
+@click.option("--in", "repo", metavar="REPO", help="Replay it in a clone of its repository.")
 @click.option("--into", metavar="TOPIC", help="The replay's topic; left out, a new one.")
 @click.option("--root", metavar="DIR", help="The replay's root, where it is not the usual one.")
 @click.option("--wait", is_flag=True, help="Follow the replay to its end and print the summary.")
@@ -25,16 +26,20 @@ def command(
     *,
     run: str | None,
     topic: str | None,
+    repo: str | None,
     into: str | None,
     root: str | None,
     wait: bool,
 ) -> None:
     """Make a recorded run again in a track of its own: no model, no benchmark, the same commits; prints its id."""
     with session.daemon(spawn=True) as client:
-        recorded = session.row(client, run, topic)
-        asked = {"into": into, "root": None if root is None else places.absolute(root)}
-        given = {name: value for name, value in asked.items() if value is not None}
-        params = {"run": recorded["run_id"], **given}
+        folders = {"repo": repo, "root": root}
+        asked = {name: None if path is None else places.absolute(path) for name, path in folders.items()}
+        given = {name: value for name, value in {**asked, "into": into}.items() if value is not None}
+        # A clone may be all that is there: a recording names its run, whether or not this daemon had it.
+        meant = run if run is not None else session.run
+        named = repo is not None and meant is not None and places.existing(meant) is None
+        params = {"run": meant if named else session.row(client, run, topic)["run_id"], **given}
         if not wait:
             _tell(session, client.call("run.replay", params, timeout_s=None))
             return

@@ -176,7 +176,8 @@ class Recorder:
 
 
 def _carrying(event: RunCreated, before: RunState | None, after: RunState) -> RunCreated:
-    """Return the event that makes a run, with what a second `init` kept of the time before."""
+    """Return the event that makes a run, with what a second `init` kept of the time before, and without its places."""
+    event = event.model_copy(update={"repo": "", "root": ""})  # a replay has its own
     if before is None:
         return event
     carried = CarriedOver(

@@ -72,8 +72,8 @@ class Entry:
 
 
 def canonical(value: Any) -> str:
-    """Return a JSON value in the one form that digests are taken of."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    """Return a JSON value in the one form that digests are taken of; keys stay in their order, as in a plan."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def digest_of(text: str) -> str:
@@ -142,20 +142,21 @@ class Recording:
         lines.append(canonical({"entry": told, "chain": self.chain}) + "\n")
         return "".join(lines)
 
-    def value(self, key: str, entry: Entry) -> Any:
-        """Return an object.
-
-        Raises:
-            RecordingBroken: the file has none of that digest.
-        """
-        if key not in self._objects:
-            asked = entry.question or f"{entry.kind} ({entry.seq})"
-            raise broken(self.path, f"the answer to {asked} is missing")
+    def value(self, key: str) -> Any:
+        """Return the object of a digest that an entry names."""
         return self._objects[key]
 
     def event(self, entry: Entry) -> AnyEvent:
         """Return the event of an entry."""
-        return parse_event(canonical(self.value(entry.answer, entry)))
+        return parse_event(canonical(self.value(entry.answer)))
+
+    def lacks(self, entry: Entry) -> bool:
+        """Say whether an object that an entry needs is not there."""
+        needed = {entry.answer}
+        if entry.commit is not None:
+            written = self._objects.get(entry.commit) or {"edits": []}
+            needed |= {entry.commit, *(edit["content"] for edit in written["edits"] if edit["content"])}
+        return not self._objects.keys() >= needed
 
 
 def broken(path: Path, why: str) -> RecordingBroken:
@@ -216,6 +217,8 @@ def _take(found: Recording, number: int, line: dict[str, Any]) -> None:
             raise broken(found.path, f"line {number}: the entry of {asked} is not what was recorded")
     except (KeyError, TypeError, ValueError):
         raise broken(found.path, f"line {number} is neither an object nor an entry") from None
+    if found.lacks(entry):
+        raise broken(found.path, f"the answer to {entry.question or entry.kind} is not whole")
     found.chain = chain
     found.entries.append(entry)
 

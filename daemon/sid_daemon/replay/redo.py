@@ -111,13 +111,13 @@ class Redo:
                 f"the recording of {self._recording.run_id} has no commit for {entry.question}",
                 hint="it was no longer in the repository when it was to be recorded",
             )
-        told: dict[str, Any] = self._recording.value(entry.commit, entry)
+        told: dict[str, Any] = self._recording.value(entry.commit)
         edits = tuple(Edit(**edit) for edit in told["edits"])
         contents: dict[str, bytes] = {}
         withheld = False
         for edit in edits:
             if edit.content is not None:
-                value = self._recording.value(edit.content, entry)
+                value = self._recording.value(edit.content)
                 withheld = withheld or value == WITHHELD
                 contents[edit.content] = b"" if value == WITHHELD else file_content(value)
         return Written(told["id"], told["text"], edits), contents, withheld

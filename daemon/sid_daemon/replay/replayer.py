@@ -11,8 +11,8 @@ import trio
 from sid_actors.repository import RepoInfo
 from sid_daemon.announcing import Emit
 from sid_daemon.conductor import Conductor
-from sid_daemon.core.run import is_active
-from sid_daemon.core.state import RunState
+from sid_daemon.core.run import is_active, step
+from sid_daemon.core.state import ENDED, RunState
 from sid_daemon.host import Host
 from sid_daemon.redaction import Redactor
 from sid_daemon.replay.questions import answers_of, check_question, next_answer
@@ -22,7 +22,7 @@ from sid_daemon.replay.redo import Redo
 from sid_daemon.runstore import RunStore
 from sid_protocol.commands import AnyCommand
 from sid_protocol.errors import NoSuchRun, SidError
-from sid_protocol.events import AnyEvent, RunFailed
+from sid_protocol.events import AnyEvent, RunFailed, RunStarted
 
 
 class Replayer(Conductor):
@@ -35,6 +35,7 @@ class Replayer(Conductor):
         emit: Takes log records.
         recording: What is replayed.
         redactor: Takes secrets out of questions, as when they were recorded.
+        last: The round that it may not go beyond, or None.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Replayer(Conductor):
         emit: Emit,
         recording: Recording,
         redactor: Redactor,
+        last: int | None,
     ) -> None:
         super().__init__(state, store, hands, emit)
         self._redo = hands
@@ -52,6 +54,7 @@ class Replayer(Conductor):
         self._redact = redacted(redactor)
         self._answers = answers_of(recording.run_id, recording.entries)
         self._position, self._clock = self._place(state)
+        self._last = last
 
     def _place(self, state: RunState) -> tuple[int, str]:
         """Return after which entry a start goes on, and the time that it has."""
@@ -60,6 +63,13 @@ class Replayer(Conductor):
         starts = [one for one in self._answers.starts if one.seq > after] if state.round is None else []
         entry = next(iter(starts), closed) or self._recording.entries[0]
         return after, self._recording.event(entry).at
+
+    async def run(self, first: AnyEvent) -> None:
+        """Conduct until the replay ends: with the recorded run, or where that one was cut off."""
+        if isinstance(first, RunStarted) and first.rounds is None and not first.again:
+            left = (self._last or 0) - self.state.completed
+            first = first.model_copy(update={"rounds": left}) if left > 0 else first
+        await super().run(first)
 
     def _now(self) -> str:
         return self._clock
@@ -109,6 +119,23 @@ class Replayer(Conductor):
         return event.model_copy(update={"cause": command.id})
 
 
+def last_round(recording: Recording) -> int | None:
+    """Return the round that a replay may not go beyond; None where the recorded run ended by itself. Blocks.
+
+    A run that was stopped, or that failed between two answers, is replayed up to its last whole round; one that was
+    started for so many rounds, as far as those go.
+    """
+    state: RunState | None = None
+    for entry in recording.entries:
+        state, _ = step(state, recording.event(entry))
+    if state is None:
+        return None
+    if state.rounds_until is not None:
+        return state.rounds_until
+    by_itself = state.status in ENDED and recording.entries[-1].kind != "run_failed"
+    return None if by_itself else max(1, state.completed)
+
+
 async def make_replayer(state: RunState, store: RunStore, info: RepoInfo, host: Host) -> Replayer:
     """Return the conductor of a replay that is about to start.
 
@@ -119,7 +146,8 @@ async def make_replayer(state: RunState, store: RunStore, info: RepoInfo, host: 
     recording = await recording_of(host, state.replay_of or "")
     store.tell_no_kills()
     redo = Redo(info, recording, lambda: state.settings)
-    return Replayer(state, store, redo, host.emit, recording, host.redactor)
+    last = await trio.to_thread.run_sync(last_round, recording)
+    return Replayer(state, store, redo, host.emit, recording, host.redactor, last)
 
 
 async def recording_of(host: Host, run_id: str) -> Recording:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import trio
-from pydantic import JsonValue
 
 from sid_actors import refs
 from sid_actors.git_master import GitMaster
@@ -19,17 +18,17 @@ from sid_actors.trees import has_commit, open_repository
 from sid_daemon import config
 from sid_daemon.baseline import record_creation, report_of
 from sid_daemon.clock import now_iso
-from sid_daemon.core.run import step
-from sid_daemon.core.state import ENDED, RunState
+from sid_daemon.core.state import RunState
 from sid_daemon.goal import render_harness
 from sid_daemon.host import Host
 from sid_daemon.ids import new_run_id
+from sid_daemon.replay.recorder import recording_path
 from sid_daemon.replay.recording import Recording
 from sid_daemon.replay.replayer import recording_of
 from sid_daemon.runstore import CLOSE_LIMIT_S, RunStore
 from sid_daemon.setup import Draft, find_root
 from sid_daemon.store.registry import KnownRun
-from sid_protocol.errors import GitError, Refused, SettingsInvalid
+from sid_protocol.errors import GitError, NoSuchRun, Refused, SettingsInvalid
 from sid_protocol.events import RoundPrepared, RunCreated
 from sid_protocol.ids import improve_branch
 from sid_protocol.settings import Settings
@@ -50,31 +49,19 @@ async def make_track(host: Host, info: RepoInfo, draft: Draft, *, dry_run: bool)
     """
     if draft.settings.replay_from is None:
         raise SettingsInvalid("replay_from", "is missing: which run is to be replayed?", hint=HINT)
-    recorded = await host.find(draft.settings.replay_from)
-    recording = await recording_of(host, recorded.run_id)
+    recording = await recording_of(host, await recorded_run(host, draft.settings.replay_from))
     if await trio.Path(draft.root / "state").exists():
         raise Refused(f"{draft.root} holds a run already", hint="choose another topic for the replay")
     began = recording.event(recording.entries[0])
     if not isinstance(began, RunCreated):
-        raise Refused(f"the recording of {recorded.run_id} does not begin with its set-up", hint=HINT)
+        raise Refused(f"the recording of {recording.run_id} does not begin with its set-up", hint=HINT)
     if not await trio.to_thread.run_sync(has_commit, info.common_dir, began.baseline_commit):
         raise GitError(
             f"{info.top} does not have commit {began.baseline_commit[:12]}, with which the recording begins",
             hint="replay it in the repository in which it was recorded, or in a clone of it",
         )
     run_id = new_run_id()
-    raw = own_settings(began.settings, recorded.run_id, draft.topic)
-    created = began.model_copy(
-        update={
-            "run_id": run_id,
-            "repo": info.top,
-            "root": str(draft.root),
-            "topic": draft.topic,
-            "goal_slug": f"{began.goal_slug}_{draft.topic.replace('-', '_')}",
-            "settings": Settings.model_validate(raw),
-            "replay_of": recorded.run_id,
-        }
-    )
+    created = created_again(began, recording.run_id, run_id, info.top, draft.root, draft.topic)
     result = InitResult(
         run_id=None if dry_run else run_id,
         root=str(draft.root),
@@ -85,12 +72,57 @@ async def make_track(host: Host, info: RepoInfo, draft: Draft, *, dry_run: bool)
         trusted=True,
         trusts={},
         goal=[],
-        notes=[f"replays run {recorded.run_id}: no agent and no benchmark is run"],
+        notes=[f"replays run {recording.run_id}: no agent and no benchmark is run"],
         baseline=report_of(created),
     )
     if not dry_run:
-        await _write(host, info, draft.root, created, raw, _first_round(recording))
+        await _write(host, info, draft.root, created, _first_round(recording))
     return result
+
+
+async def recorded_run(host: Host, ref: str) -> str:
+    """Return the id of the run that is meant; of a run that this daemon never had, the recording's name is its id.
+
+    Raises:
+        NoSuchRun: there is neither such a run nor such a recording.
+    """
+    try:
+        return (await host.find(ref)).run_id
+    except NoSuchRun:
+        name = trio.Path(recording_path(host.state_dir, ref))
+        if "/" in ref or not await name.exists():
+            raise
+        return ref
+
+
+def created_again(
+    began: RunCreated, recorded: str, run_id: str, repo: str, root: Path, topic: str
+) -> RunCreated:
+    """Return the event that makes a replay: the recorded one, in a track of its own.
+
+    Its settings are those of the recorded run, but that it replays, pushes nothing and records nothing.
+
+    Args:
+        began: The event that made the recorded run.
+        recorded: The recorded run's id.
+        run_id: The replay's id.
+        repo: The repository.
+        root: The replay's root.
+        topic: Its topic.
+    """
+    own: dict[str, Any] = {"agent_backend": "replay", "replay_from": recorded, "topic_slug": topic}
+    off = {"record": False, "auto_push": False, "auto_pr": False}
+    return began.model_copy(
+        update={
+            "run_id": run_id,
+            "repo": repo,
+            "root": str(root),
+            "topic": topic,
+            "goal_slug": f"{began.goal_slug}_{topic.replace('-', '_')}",
+            "settings": began.settings.model_copy(update=own | off),
+            "replay_of": recorded,
+        }
+    )
 
 
 async def _write(
@@ -98,10 +130,9 @@ async def _write(
     info: RepoInfo,
     root: Path,
     created: RunCreated,
-    raw: dict[str, JsonValue],
     first: RoundPrepared | None,
 ) -> None:
-    await trio.to_thread.run_sync(_write_config, root, raw, first)
+    await trio.to_thread.run_sync(_write_config, root, created.settings, first)
     master = GitMaster(info)
     await master.exclude_ours()
     await trio.to_thread.run_sync(_make_branch, info.common_dir, created)
@@ -125,15 +156,8 @@ async def _write(
     )
 
 
-def own_settings(recorded: Settings, run_id: str, topic: str) -> dict[str, Any]:
-    """Return a replay's settings: those of the recorded run, but that it replays, pushes nothing and records nothing."""
-    own = {"agent_backend": "replay", "replay_from": run_id, "topic_slug": topic}
-    off = {"record": False, "auto_push": False, "auto_pr": False}
-    return {**recorded.model_dump(mode="json"), **own, **off}
-
-
-def _write_config(root: Path, raw: dict[str, JsonValue], first: RoundPrepared | None) -> None:
-    config.write_raw(root, raw)
+def _write_config(root: Path, settings: Settings, first: RoundPrepared | None) -> None:
+    config.write_raw(root, settings.model_dump(mode="json"))
     config.write_text(root, "goal.md", first.goal if first else "")
     families = tuple((name, "a family of the recorded run") for name in first.families) if first else ()
     config.write_text(root, "harness.md", render_harness(first.rules if first else (), families))
@@ -157,25 +181,6 @@ def _first_round(recording: Recording) -> RoundPrepared | None:
             event = recording.event(entry)
             return event if isinstance(event, RoundPrepared) else None
     return None
-
-
-def rounds_of(recording: Recording) -> int | None:
-    """Return how many rounds a replay may have at most; None where the recorded run ended by itself.
-
-    A run that was stopped, or that failed between its answers, is replayed up to its last whole round; one that was
-    started for so many rounds, as many.
-    """
-    state: RunState | None = None
-    first = 0
-    for entry in recording.entries:
-        state, _ = step(state, recording.event(entry))
-        first = state.completed if entry.kind == "run_created" else first
-    if state is None:
-        return None
-    if state.rounds_until is not None:
-        return max(1, state.rounds_until - first)
-    by_itself = state.status in ENDED and recording.entries[-1].kind != "run_failed"
-    return None if by_itself else max(1, state.completed - first)
 
 
 def check_kind(state: RunState, settings: Settings) -> None:
