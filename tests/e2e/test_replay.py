@@ -83,8 +83,8 @@ def replay(world: World, *args: str | Path, code: int = 0) -> dict[str, Any]:
     return made
 
 
-def check_same(world: World, repo: Repo, made: dict[str, Any], goal: str = "raise_the_number") -> None:
-    """Check that a replay came to what its run came to, and left that one alone."""
+def check_commits(repo: Repo, made: dict[str, Any], goal: str = "raise_the_number") -> None:
+    """Check that a replay came to the plans, trees, commits and decisions of its run, at the same times."""
     original, root, topic = repo.path / ".sid/topics/default", Path(made["root"]), made["topic"]
     assert told(root) == told(original)
     assert kinds(root) == kinds(original)
@@ -92,6 +92,12 @@ def check_same(world: World, repo: Repo, made: dict[str, Any], goal: str = "rais
     assert archived(repo, f"archive/{topic}/") == archived(repo, "archive/")
     assert repo.worktrees() == []
     assert [name for name in repo.branches() if name.startswith("experiment/")] == []
+
+
+def check_same(world: World, repo: Repo, made: dict[str, Any], goal: str = "raise_the_number") -> None:
+    """Check the same, and that all that tells of a run tells the same of the replay."""
+    check_commits(repo, made, goal)
+    topic = made["topic"]
     assert world.sictl("verify", made["run_id"], "--json").json["agrees"] is True
     rows = {row["topic"]: row for row in world.sictl("status", "--json").json["runs"]}
     assert rows[topic]["best_score"] == rows["default"]["best_score"]
@@ -113,14 +119,14 @@ def set_up_eventful(world: World, repo: MakeRepo, *more: str) -> Repo:
 def test_a_recorded_run_is_made_again(world: World, numbers: Repo) -> None:
     agent = world.agent()
     world.init(numbers, agent, *RECORD)
-    world.run(numbers, "--rounds", "1")
+    recorded = world.run(numbers, "--rounds", "1", "--json").json["run_id"]
     refs, files = numbers.git("for-each-ref").splitlines(), told(numbers.path / ".sid/topics/default")
     shutil.rmtree(agent.folder)
 
-    made = replay(world)
+    made = world.sictl("replay", numbers.path, "--wait", "--json").json
 
-    assert (made["status"], made["replay_of"]) == ("max_iterations", run_of(world))
-    check_same(world, numbers, made)
+    assert (made["status"], made["replay_of"]) == ("max_iterations", recorded)
+    check_commits(numbers, made)
     assert [line for line in refs if line not in numbers.git("for-each-ref")] == []
     assert told(numbers.path / ".sid/topics/default") == files
 
@@ -171,3 +177,130 @@ def test_a_run_of_the_local_back_end_is_made_again(world: World, repo: MakeRepo)
     made = replay(world)
 
     check_same(world, shop, made, "earn_more")
+
+
+@pytest.mark.slow
+def test_a_replay_goes_on_after_its_daemon_died(world: World, numbers: Repo) -> None:
+    agent = world.agent()
+    world.init(numbers, agent, *RECORD, agents=2)
+    world.run(numbers, "--rounds", "3")
+    shutil.rmtree(agent.folder)
+    made = world.sictl("replay", run_of(world), "--json").json
+
+    with world.wire() as wire:
+        wire.call("log.subscribe", run=made["run_id"], since=0)
+        wire.record("round_recorded", run_id=made["run_id"])
+    world.kill()
+    world.daemon()
+    with world.wire() as wire:
+        wire.call("log.subscribe", run=made["run_id"], since=0)
+        wire.record("run_ended", run_id=made["run_id"])
+
+    original, root = numbers.path / ".sid/topics/default", Path(made["root"])
+    assert told(root) == told(original)
+    assert commits(numbers, f"improve/raise_the_number_{made['topic'].replace('-', '_')}") == commits(
+        numbers, "improve/raise_the_number"
+    )
+
+
+@pytest.mark.slow
+def test_a_run_that_was_stopped_is_made_again_up_to_its_last_whole_round(world: World, numbers: Repo) -> None:
+    agent = world.agent()
+    agent.script({"role": "executor", "round": 3, "wait": "never", "hang": True})
+    world.init(numbers, agent, *RECORD)
+    world.sictl("start", numbers.path)
+    with world.wire() as wire:
+        wire.call("log.subscribe", since=0)
+        wire.record("executor_started", iteration=3)
+    world.sictl("stop", numbers.path, "--now")
+    shutil.rmtree(agent.folder)
+
+    made = replay(world)
+
+    assert made["status"] == "max_iterations"
+    assert made["summary"]["iterations"] == 2
+    assert commits(numbers, f"improve/raise_the_number_{made['topic'].replace('-', '_')}") == commits(
+        numbers, "improve/raise_the_number"
+    )
+
+
+@pytest.mark.slow
+def test_secrets_stay_out_and_a_clone_can_make_the_run_again(world: World, numbers: Repo) -> None:
+    key, named = "sk-ant-" + "a1b2" * 8, "correct-horse-battery"
+    world.env["BILLING_API_KEY"] = named
+    agent = world.agent()
+    agent.script(
+        {"role": "executor", "round": 1, "print": f"done with {key} and {named}\n"},
+        {
+            "role": "executor",
+            "agent": "executor_2",
+            "round": 2,
+            "edit": {"value.txt": "5\n", "k.py": f"K = '{key}'\n"},
+        },
+    )
+    world.init(numbers, agent, *RECORD, agents=2)
+    world.run(numbers, "--rounds", "2")
+    recording = world.state / "recordings" / f"{run_of(world)}.jsonl"
+    text = recording.read_text()
+    assert "done with *** and ***" in text
+    assert key not in text
+    assert named not in text
+
+    made = replay(world)
+    check_same(world, numbers, made)
+
+    clone = world.base / "clone"
+    numbers.git(
+        "clone", "--quiet", "--no-local", "--single-branch", "--branch", "main", str(numbers.path), str(clone)
+    )
+    stopped = world.sictl("replay", made["replay_of"], "--in", clone, "--wait", "--json", code=1).json
+    assert (
+        "a secret was taken out of the edits of round 2, run plan of executor_2"
+        in stopped["summary"]["reason"]
+    )
+    assert stopped["summary"]["iterations"] == 1
+
+
+@pytest.mark.slow
+def test_a_replay_can_be_set_up_by_its_settings(world: World, numbers: Repo) -> None:
+    world.init(numbers, world.agent(), *RECORD)
+    world.run(numbers, "--rounds", "1")
+    recorded = run_of(world)
+    by_settings = ("--topic", "again", "--backend", "replay", "--set", f'replay_from="{recorded}"')
+
+    world.sictl("init", numbers.path, *by_settings)
+    world.sictl("start", numbers.path, "--topic", "again", "--wait")
+
+    root = numbers.path / ".sid/topics/again"
+    assert told(root) == told(numbers.path / ".sid/topics/default")
+    again = world.sictl("init", numbers.path, *by_settings, code=5)
+    assert "holds a run already" in again.err
+    missing = world.sictl("init", numbers.path, "--topic", "x", "--backend", "replay", code=2)
+    assert "replay_from" in missing.err
+
+
+@pytest.mark.slow
+def test_what_cannot_be_replayed_says_so(world: World, numbers: Repo) -> None:
+    world.init(numbers, world.agent())
+    world.run(numbers, "--rounds", "1")
+    run = run_of(world)
+
+    assert "has no recording; record it: sictl config set" in world.sictl("replay", run, code=4).err
+    assert "no run 'qqqqqq'" in world.sictl("replay", "qqqqqq", code=4).err
+
+    world.sictl("config", "set", "--run", run, "record", "true")
+    world.run(numbers, "--rounds", "1")
+    made = replay(world)
+    assert made["summary"]["iterations"] == 1 or made["summary"]["iterations"] == 2
+
+    path = world.state / "recordings" / f"{run}.jsonl"
+    lines = path.read_text().splitlines()
+    path.write_text(
+        "\n".join(line.replace('"hypothesis":"Set', '"hypothesis":"Let') for line in lines) + "\n"
+    )
+    changed = world.sictl("replay", run, "--json", code=1)
+    assert "is not what was recorded" in changed.json["error"]["message"]
+
+    world.sictl("config", "set", "--run", made["run_id"], "agent_backend", '"local"')
+    acting = world.sictl("start", numbers.path, "--topic", made["topic"], code=5)
+    assert f"replays {run} and cannot go on with agents" in acting.err
