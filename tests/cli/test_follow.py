@@ -19,6 +19,7 @@ SUMMARY = (
     "Status: plateau\nIterations: 3\nBest Score: 2 (baseline: 1)\nImprovement: 1 (100.0%)\nPush skipped\n"
 )
 HEAD = SUMMARY.splitlines()[:5]
+REPLAY = {"replay_of": "k3vmw8qq", "root": "/r/.sid/topics/replay-k3vmw8", "topic": "replay-k3vmw8"}
 
 
 def now() -> str:
@@ -34,7 +35,9 @@ def daemon(daemon: FakeDaemon) -> FakeDaemon:
     return daemon
 
 
-def ends_as(daemon: FakeDaemon, status: str, events: Callable[[], None] = lambda: None) -> None:
+def ends_as(
+    daemon: FakeDaemon, status: str, events: Callable[[], None] = lambda: None, *, method: str = "run.start"
+) -> None:
     """Let `run.start` start a run that tells of a few things and then ends."""
 
     def life() -> None:
@@ -47,10 +50,11 @@ def ends_as(daemon: FakeDaemon, status: str, events: Callable[[], None] = lambda
 
     def start(_params):
         daemon.rows[0]["status"] = "running"
-        return {"run_id": RUN, "resumed": True, "status": "running"}
+        made = REPLAY if method == "run.replay" else {}
+        return {"run_id": RUN, "resumed": True, "status": "running", **made}
 
-    daemon.answers["run.start"] = start
-    daemon.after["run.start"] = life
+    daemon.answers[method] = start
+    daemon.after[method] = life
 
 
 def test_start_prints_the_id_alone(daemon, sictl, repo, monkeypatch):
@@ -263,3 +267,41 @@ def test_attach_without_any_run_shows_the_daemons_log(daemon, sictl):
     assert "daemon_started" in sictl("attach", "--no-follow").out
     assert daemon.called("log.subscribe") == [{"follow": False}]
     assert sictl("attach", "zzzzz", "--no-follow").code == 4
+
+
+def test_a_replay_is_started_and_said_where_it_is(daemon, sictl):
+    daemon.answers["run.replay"] = {"run_id": RUN, "resumed": False, "status": "running", **REPLAY}
+
+    done = sictl("replay", RUN, "--into", "again", "--root", "/else/where")
+
+    assert (done.code, done.out) == (0, f"{RUN}\n")
+    assert daemon.called("run.replay") == [{"run": RUN, "root": "/else/where", "into": "again"}]
+    document = sictl("replay", RUN, "--json").document
+    assert document == {"schema": 1, "run_id": RUN, "resumed": False, "status": "running", **REPLAY}
+
+
+def test_a_recording_is_replayed_in_a_clone_without_its_run(daemon, sictl, repo):
+    made = repo({"a": "b"})
+    daemon.rows = []
+    daemon.answers["run.replay"] = {"run_id": RUN, "resumed": False, "status": "running", **REPLAY}
+
+    sictl("replay", "k3vmw8qq", "--in", str(made.path))
+
+    assert daemon.called("run.replay") == [{"run": "k3vmw8qq", "repo": str(made.path)}]
+
+
+def test_a_replay_is_followed_to_its_end(daemon, sictl):
+    ends_as(daemon, "circuit_breaker", method="run.replay")
+
+    done = sictl("replay", "--wait", RUN, "--json")
+
+    assert done.code == EXIT_CODES["circuit_breaker"]
+    assert {key: done.document[key] for key in ("status", "replay_of", "text")} == {
+        "status": "circuit_breaker",
+        "replay_of": "k3vmw8qq",
+        "text": SUMMARY,
+    }
+    ends_as(daemon, "failed", method="run.replay")
+    shown = sictl("replay", "--wait", RUN)
+    assert shown.code == 1
+    assert HEAD[0] in shown.out

@@ -25,7 +25,7 @@ from sid_daemon.redaction import Redactor
 from sid_daemon.replay.recorder import Recorder
 from sid_daemon.replay.recording import Recording, read_recording
 from sid_daemon.replay.redo import Redo
-from sid_daemon.replay.replayer import Replayer, last_round
+from sid_daemon.replay.replayer import Replayer, end_of
 from sid_daemon.replay.tracks import created_again
 from sid_daemon.runstore import RunStore, fold
 from sid_daemon.store.journal import Batch, Journal
@@ -114,7 +114,8 @@ async def made_again(recording: Recording, repo: Repo, root: Path, cap: int | No
         lambda _level, event, **fields: log.append((event, fields)),
         recording,
         Redactor(),
-        last_round(recording),
+        end_of(recording),
+        (),
     )
     with trio.fail_after(60):
         await replayer.run(RunStarted(settings=created.settings))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from sid_daemon.core.run import is_active
 from sid_daemon.core.state import RunState
 from sid_daemon.replay.recording import Entry, Question, canonical, digest_of
 from sid_protocol.commands import (
@@ -28,6 +29,8 @@ from sid_protocol.commands import (
 from sid_protocol.errors import NotRecorded
 
 _START = re.compile(r"^(r\d+\.(?:prepare|rebase))\.\d+$")
+ASIDE = frozenset({"run_started", "rounds_asked", "turns_cut", "recalibrated", "config_changed"})
+"""Events from outside that a replay takes in at their place. A stop and a pause leave nothing that is decided on."""
 _UNASKED = {"id", "keep", "take_ideas"}
 """Fields of a command that differ after another start, and change no answer."""
 
@@ -70,81 +73,105 @@ class Answers:
     Attributes:
         run_id: The recorded run, for errors.
         by_key: Command → the entry that ended it; the last one, where a failure was mended and it was done again.
+        prepared: Round → the entries of its preparations: one, and one more for each time that it was resumed.
         evidence: Command that was inspected → what was seen.
         deadlines: Command → the entries of the deadlines that it passed.
-        starts: The entries of the run's starts.
-        asides: The entries of what the user changed meanwhile: settings, the benchmark's calibration.
+        asides: The entries of what came from outside: starts, settings, the benchmark's calibration.
+        unanswered: What was on the book when a stop or a failure ended the recorded run.
     """
 
     run_id: str
     by_key: dict[str, Entry] = field(default_factory=dict)
+    prepared: dict[str, list[Entry]] = field(default_factory=dict)
     evidence: dict[str, Entry] = field(default_factory=dict)
     deadlines: dict[str, list[Entry]] = field(default_factory=dict)
-    starts: list[Entry] = field(default_factory=list)
     asides: list[Entry] = field(default_factory=list)
+    unanswered: frozenset[str] = frozenset()
 
-    def of(self, command: AnyCommand) -> Entry | None:
-        """Return the entry that answers a command, or None."""
+    def of(self, command: AnyCommand, position: int) -> Entry | None:
+        """Return the entry that answers a command, or None.
+
+        Args:
+            command: What is asked.
+            position: The number of the newest entry that was made again.
+        """
         if isinstance(command, Inspect):
             return self.evidence.get(command.target)
+        if isinstance(command, PrepareRound):
+            found = self.prepared.get(key_of(command), [])
+            return next((one for one in found if one.seq > position), found[-1] if found else None)
         return self.by_key.get(key_of(command))
 
 
-def answers_of(run_id: str, entries: Iterable[Entry]) -> Answers:
+def answers_of(run_id: str, entries: Iterable[Entry], unanswered: Iterable[AnyCommand]) -> Answers:
     """Sort a recording's entries, given in order, by what they answer."""
-    found = Answers(run_id)
+    found = Answers(run_id, unanswered=frozenset(key_of(command) for command in unanswered))
     for entry in entries:
         if entry.kind == "deadline_passed":
             found.deadlines.setdefault(entry.target or "", []).append(entry)
         elif entry.kind == "evidence_taken":
             found.evidence.setdefault(entry.target or "", entry)
-        elif entry.kind == "run_started":
-            found.starts.append(entry)
-        elif entry.kind in ("recalibrated", "config_changed"):
-            found.asides.append(entry)
+        elif entry.kind == "round_prepared" and entry.question is not None:
+            found.prepared.setdefault(entry.question.id, []).append(entry)
         elif entry.question is not None:
-            first = found.by_key.get(entry.question.id)
-            # A round that was resumed was prepared again; it began with the first.
-            if first is None or first.kind != "round_prepared":
-                found.by_key[entry.question.id] = entry
+            found.by_key[entry.question.id] = entry
+        elif entry.kind in ASIDE:
+            found.asides.append(entry)
     return found
 
 
 def next_answer(
-    state: RunState, answers: Answers, redact: Callable[[Any], Any]
-) -> tuple[AnyCommand | None, Entry]:
-    """Return what happens next: a command that is on the book with its answer, or a deadline that it passed.
+    state: RunState, answers: Answers, position: int, redact: Callable[[Any], Any]
+) -> tuple[AnyCommand | None, Entry] | None:
+    """Return what happens next: a command that is on the book with its answer, or what came from outside before it.
+
+    Args:
+        state: The replay as it is.
+        answers: The recording.
+        position: The number of the newest entry that was made again.
+        redact: Takes secrets out of a JSON value.
+
+    Returns:
+        None where the recorded run was cut off, too.
 
     Raises:
-        NotRecorded: something on the book was not asked in the recorded run, or nothing is on it.
+        NotRecorded: something on the book was not asked in the recorded run.
     """
+    due = _due(state, answers, position, redact) if is_active(state) else []
+    first = min(due, key=lambda one: one[0], default=None)
+    aside = next((one for one in answers.asides if one.seq > position), None)
+    if aside is not None and (first is None or aside.seq < first[0]):
+        return None, aside
+    return first and first[1:]
+
+
+def _due(
+    state: RunState, answers: Answers, position: int, redact: Callable[[Any], Any]
+) -> list[tuple[int, AnyCommand | None, Entry]]:
+    """Return the recorded answers to what is on the book, and the deadlines that it passed, by number."""
     due: list[tuple[int, AnyCommand | None, Entry]] = []
-    inspected = {one.target for one in state.outstanding.values() if isinstance(one, Inspect)}
-    killing = set(state.round.killing) if state.round else set()
+    watched = {one.target for one in state.outstanding.values() if isinstance(one, Inspect)}
+    watched |= set(state.round.killing) if state.round else set()
     for command in state.outstanding.values():
-        entry = answers.of(command)
-        if state.held and not isinstance(command, PrepareRound):
-            continue  # a resume cleans up first
-        if isinstance(command, Kill | Halt) or (isinstance(command, Inspect) and entry is None):
-            continue  # they end with what they are about
-        if entry is None:
+        if isinstance(command, Kill | Halt) or (state.held and not isinstance(command, PrepareRound)):
+            continue  # it ends with what it is about, or a resume cleans up first
+        entry = answers.of(command, position)
+        if entry is not None:
+            due.append((entry.seq, command, entry))
+            if command.id not in watched:
+                due += [(one.seq, None, one) for one in answers.deadlines.get(command.id, [])[:1]]
+        elif not isinstance(command, Inspect) and key_of(command) not in answers.unanswered:
             asked = question_of(command, redact)
             raise NotRecorded(
                 f"the recording of {answers.run_id} has no answer to {asked}",
-                hint="it was not asked then; was the run stopped there, or is this another version of sid?",
-                data={
-                    "question": asked.id,
-                    "kind": asked.kind,
-                    "agent": asked.agent,
-                    "iteration": asked.iteration,
-                },
+                hint="it was not asked then; is this another version of sid?",
+                data=_facts(asked),
             )
-        due.append((entry.seq, command, entry))
-        if command.id not in inspected | killing:
-            due += [(one.seq, None, one) for one in answers.deadlines.get(command.id, [])[:1]]
-    if not due:
-        raise NotRecorded(f"the recording of {answers.run_id} ends here", hint="nothing is left to replay")
-    return min(due, key=lambda one: one[0])[1:]
+    return due
+
+
+def _facts(asked: Question) -> dict[str, Any]:
+    return {"question": asked.id, "kind": asked.kind, "agent": asked.agent, "iteration": asked.iteration}
 
 
 def check_question(command: AnyCommand, entry: Entry, run_id: str, redact: Callable[[Any], Any]) -> None:
@@ -160,5 +187,5 @@ def check_question(command: AnyCommand, entry: Entry, run_id: str, redact: Calla
     raise NotRecorded(
         f"the recording of {run_id} answers another question than {asked}",
         hint="plan, base or tree differ from what was asked then; is this another version of sid?",
-        data={"question": asked.id, "kind": asked.kind, "agent": asked.agent, "iteration": asked.iteration},
+        data=_facts(asked),
     )

@@ -89,11 +89,15 @@ class Redo:
         if event.head != state.head and head.commit == state.head:
             await trio.to_thread.run_sync(self._move, state.goal_slug, state.head, event.head)
             head = await master.head(state.goal_slug)
-        own = self._own()
-        settings = event.settings.model_copy(update={key: getattr(own, key) for key in OWN})
+        settings = self.own(event.settings)
         return event.model_copy(
             update={"settings": settings, "head": head.commit, "on_side_ref": head.on_side_ref}
         )
+
+    def own(self, recorded: Settings) -> Settings:
+        """Return recorded settings with what is a replay's own."""
+        own = self._own()
+        return recorded.model_copy(update={key: getattr(own, key) for key in OWN})
 
     def _move(self, goal_slug: str, old: str, new: str) -> None:
         if not has_commit(self._info.common_dir, new):

@@ -179,6 +179,10 @@ class Journal:
         except sqlite3.Error as error:
             raise _fault(self.path, error) from error
 
+    def times(self) -> set[tuple[str, str]]:
+        """Return time and kind of every event."""
+        return {(str(row[0]), str(row[1])) for row in self._all("SELECT at, kind FROM events", ())}
+
     def damage(self) -> list[str]:
         """Return what the database finds wrong with itself, at most ten lines; nothing when it is sound."""
         found = [str(row[0]) for row in self._all("PRAGMA integrity_check(10)", ())]
