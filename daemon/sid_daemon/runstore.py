@@ -95,9 +95,9 @@ class RunStore:
         self._readers = 0
         self._close_later = False
 
-    def tell_no_kills(self) -> None:
-        """Keep force-kills out of the daemon's file: a replay's are told there already."""
-        self._kills_path = None
+    def keep_to_itself(self) -> None:
+        """Keep kills and lessons out of the daemon's files: those of a replay are there already."""
+        self._kills_path = self._lessons = None
 
     @property
     def journal(self) -> Journal:

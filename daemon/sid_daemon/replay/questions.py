@@ -29,10 +29,12 @@ from sid_protocol.commands import (
 from sid_protocol.errors import NotRecorded
 
 _START = re.compile(r"^(r\d+\.(?:prepare|rebase))\.\d+$")
-ASIDE = frozenset({"run_started", "rounds_asked", "turns_cut", "recalibrated", "config_changed"})
+ASIDE = frozenset(
+    {"run_started", "rounds_asked", "turns_cut", "recalibrated", "config_changed", "lesson_forgotten"}
+)
 """Events from outside that a replay takes in at their place. A stop and a pause leave nothing that is decided on."""
-_UNASKED = {"id", "keep", "take_ideas"}
-"""Fields of a command that differ after another start, and change no answer."""
+_UNASKED = {"id", "keep", "take_ideas", "slots", "quiet"}
+"""Fields of a command that say how it is carried out, and change no answer."""
 
 
 def key_of(command: AnyCommand) -> str:
@@ -48,7 +50,8 @@ def question_of(command: AnyCommand, redact: Callable[[Any], Any]) -> Question:
         command: The command.
         redact: Takes secrets out of a JSON value.
     """
-    asked = command.model_dump(mode="json", exclude=_UNASKED)
+    # Without defaults, so that a field that is added asks nothing new.
+    asked = command.model_dump(mode="json", exclude=_UNASKED, exclude_defaults=True)
     agent = ""
     if isinstance(command, AgentCommand):
         agent = agent_of(command)

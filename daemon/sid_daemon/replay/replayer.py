@@ -168,7 +168,7 @@ async def make_replayer(state: RunState, store: RunStore, info: RepoInfo, host: 
         StoreError: it cannot be read, or was changed.
     """
     recording = await recording_of(host, state.replay_of or "")
-    store.tell_no_kills()
+    store.keep_to_itself()
     redo = Redo(info, recording, lambda: state.settings)
     end = await trio.to_thread.run_sync(end_of, recording)
     done = await store.read(lambda journal: journal.times())
