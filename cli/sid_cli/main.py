@@ -42,6 +42,7 @@ VERBS = {
     "verify": "verify",
     "lessons": "lessons",
     "replay": "replay",
+    "node": "node",
     "completion": "completion",
     "help": "help",
     "doctor": "doctor",
@@ -55,7 +56,7 @@ GROUPS = (
     ("Set up and run", ("init", "start", "stop", "pause", "resume")),
     ("Look", ("status", "attach", "history", "show", "diff", "plot", "lessons", "verify", "replay")),
     ("Steer and take", ("idea", "config", "calibrate", "apply", "export")),
-    ("The rest", ("doctor", "service", "daemon", "completion", "help")),
+    ("The rest", ("node", "doctor", "service", "daemon", "completion", "help")),
 )
 
 

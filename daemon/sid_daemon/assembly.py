@@ -86,7 +86,7 @@ def assemble(
     return Assembly(
         machine,
         host,
-        {**methods.handlers(), **following.handlers(), **LessonMethods(host).handlers()},
+        {**methods.handlers(), **following.handlers(), **LessonMethods(host, machine).handlers()},
         functools.partial(_resume, host, intake, emit),
     )
 

@@ -190,6 +190,22 @@ class PlotParams(RunParams):
     format: Literal["png", "svg"] = "png"
 
 
+class NodeParams(Params):
+    """Of `node.run`."""
+
+    node: Path = Field(description="The node's folder: PROMPT.md, judge.sh, BANS.md, hard-cap.txt.")
+    seed: Path = Field(description="The file with the run's input.")
+    cwd: Path = Field(description="Where relative paths of `model` are looked up.")
+    model: Text | None = Field(
+        default=None, description="Reads a prompt, writes an answer; null is the program `model` of the node."
+    )
+    agent_env: Texts = Field(default=[], description="What else of the environment the model gets.")
+    agent_paths: Texts = Field(default=[], description="What else it sees, as the setting of this name.")
+    window: Annotated[int, Field(ge=1)] = Field(default=5, description="Runs looked back upon for lessons.")
+    threshold: Annotated[int, Field(ge=1)] = Field(default=2, description="Runs that make a lesson.")
+    sandbox: bool = Field(default=True, description="False lets model and judge run as the user.")
+
+
 class SubscribeParams(Params):
     """Of `log.subscribe`."""
 

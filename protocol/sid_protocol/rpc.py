@@ -33,6 +33,7 @@ from sid_protocol.params import (
     IdeaParams,
     InitParams,
     LessonsParams,
+    NodeParams,
     NoParams,
     Params,
     PlotParams,
@@ -179,6 +180,13 @@ _ALL = (
         (NoSuchRun, Refused),
     ),
     Method("daemon.lessons", "Tell what all known runs have learned.", NoParams, status.AllLessonsResult),
+    Method(
+        "node.run",
+        "Run a node once: its model answers, its judge scores; then learn from its last runs.",
+        NodeParams,
+        status.NodeResult,
+        (Refused,),
+    ),
     Method("run.summary", "Tell how a run ended or stands.", RunParams, status.SummaryResult, _RUN),
     Method(
         "log.subscribe",

@@ -365,6 +365,20 @@ class AllLessonsResult(Result):
     unreadable: list[str] = Field(description="Files that tell nothing, one line each.")
 
 
+class NodeResult(Result):
+    """How one run of a node ended, and what it taught."""
+
+    run_id: str
+    node: str
+    folder: str = Field(description="Where its seed, state, events and outcome are.")
+    status: Literal["passed", "failed", "hard_cap", "aborted"]
+    rounds: int
+    final_score: float | None = Field(description="Of the last round that was judged.")
+    exit_reason: str
+    violations_total: dict[str, int] = Field(description="Violation → rounds in which it was seen.")
+    promoted: list[str] = Field(description="Violations that became lessons by this run.")
+
+
 # Settings, diff, apply, views
 
 

@@ -34,6 +34,7 @@ GOOD = {
     "export": [],
     "lessons": [],
     "verify": [],
+    "node": ["run", "/usr", "/etc/passwd"],
     "daemon": ["status"],
 }
 OFFLINE = {"completion": ["bash"], "help": []}
@@ -78,6 +79,11 @@ BAD = [
     ("help", "strat"),
     ("lessons", "a", "b"),
     ("lessons", "--all", "--forget", "x"),
+    ("node", "run"),
+    ("node", "walk", "/usr", "/etc/passwd"),
+    ("node", "run", "/no/such/folder", "/etc/passwd"),
+    ("node", "run", "/usr", "/etc/passwd", "--runs", "0"),
+    ("node", "run", "/usr", "/etc/passwd", "--model", " "),
     ("strat",),
     ("watch",),
     ("--nonsense", "status"),
