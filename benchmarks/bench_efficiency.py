@@ -1,10 +1,11 @@
 """How much of a run's time is spent outside agents and benchmark: orchestration efficiency, through the real daemon.
 
 A round of P candidates, each with an agent and a benchmark of known length, has an ideal time: what the longest chain of sleeps
-takes when everything between them costs nothing. Efficiency is that ideal over the time that was taken. The benchmark of a
-decision runs one at a time by design, so the ideal counts P benchmarks in a row, the incumbent's and the merge's.
+takes when everything between them costs nothing: one agent, then the benchmarks, as many at a time as `--at-once` says (0: P).
+Efficiency is that ideal over the time that was taken.
 
-    python benchmarks/bench_efficiency.py [--slots 4 16] [--rounds 3] [--agent-s 0.5] [--bench-s 0.05] [--other NAME=COMMAND ...]
+    python benchmarks/bench_efficiency.py [--slots 4 16] [--rounds 3] [--agent-s 0.5] [--bench-s 0.5] [--at-once 0] [--files 200]
+                                          [--folder DIR] [--other NAME=COMMAND ...]
 
 COMMAND is run once for each P, with P, ROUNDS, AGENT_S and BENCH_S in its environment; it prints the seconds that it took, and its ratio is
 put beside ours. Load averages are printed, so that a busy machine is seen to be one.
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import shlex
 import shutil
@@ -80,10 +82,11 @@ class Daemon:
                     return record
             self.keep(json.loads(self.lines.readline()))
 
-    def cpu_s(self) -> float:
-        """Return the daemon's own CPU time."""
+    def cpu_s(self) -> tuple[float, float]:
+        """Return the daemon's own CPU time, and that of all processes that it has reaped."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        ticks = os.sysconf("SC_CLK_TCK")
+        return (int(fields[11]) + int(fields[12])) / ticks, (int(fields[13]) + int(fields[14])) / ticks
 
     def rss_mb(self) -> float:
         """Return what it weighs."""
@@ -92,16 +95,22 @@ class Daemon:
 
 
 @contextmanager
-def daemon_with_run(slots: int, rounds: int, agent_s: float, bench_s: float) -> Iterator[tuple[Daemon, str]]:
+def daemon_with_run(slots: int, rounds: int, options: argparse.Namespace) -> Iterator[tuple[Daemon, str]]:
     """Set a run up with so many executors, and yield its daemon and the repository."""
     memory = Path("/dev/shm")
-    base = Path(tempfile.mkdtemp(prefix="bench", dir=memory if os.access(memory, os.W_OK) else None))
+    place = options.folder or (memory if os.access(memory, os.W_OK) else None)
+    agent_s, bench_s = options.agent_s, options.bench_s
+    base = Path(tempfile.mkdtemp(prefix="bench", dir=place))
     daemon = Daemon(base)
     try:
         repo = base / "repo"
         repo.mkdir()
         (repo / "bench.sh").write_text(f"sleep {bench_s}\ncat value.txt\n")
         (repo / "value.txt").write_text("1\n")
+        for number in range(options.files):
+            path = repo / f"d{number % 97}/e{number % 5}/f{number}.txt"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{number}\n" * 20)
         for words in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-qm", "Start")):
             identity = ("-c", "user.name=bench", "-c", "user.email=bench@example.invalid")
             subprocess.run(["git", "-C", repo, *identity, *words], check=True, env=daemon.env)
@@ -125,6 +134,7 @@ def daemon_with_run(slots: int, rounds: int, agent_s: float, bench_s: float) -> 
             "--backend",
             "command",
         ]
+        words += ["--set", f"measurement.slots={options.at_once or slots}"]
         words += ["--agent-command", f"sh {shlex.quote(str(base / 'agent.sh'))}"]
         for family in families:
             words += ["--family", family]
@@ -136,9 +146,9 @@ def daemon_with_run(slots: int, rounds: int, agent_s: float, bench_s: float) -> 
         shutil.rmtree(base, ignore_errors=True)
 
 
-def measure(slots: int, rounds: int, agent_s: float, bench_s: float) -> dict[str, float]:
+def measure(slots: int, rounds: int, options: argparse.Namespace) -> dict[str, float]:
     """Run so many rounds; return seconds a round, the ideal, and what the daemon used."""
-    with daemon_with_run(slots, rounds, agent_s, bench_s) as (daemon, repo):
+    with daemon_with_run(slots, rounds, options) as (daemon, repo):
         daemon.call("log.subscribe", since=0)
         daemon.call("run.start", repo=repo)
         times: list[float] = []
@@ -152,16 +162,20 @@ def measure(slots: int, rounds: int, agent_s: float, bench_s: float) -> dict[str
         rows = daemon.call("run.round", run=daemon.call("run.list")["runs"][0]["run_id"], iteration=rounds)
         runs = len(rows["runs"])
         candidates = len(rows["results"])
-        used = (daemon.cpu_s() - cpu) / max(1, candidates * rounds)
+        used = [
+            (now - then) / max(1, candidates * rounds) for now, then in zip(daemon.cpu_s(), cpu, strict=True)
+        ]
         assert record
         assert ended
         later = times[1:] or times
         return {
             "round_s": sum(later) / len(later),
-            "ideal_s": agent_s + runs * bench_s,
+            "first_s": times[0],
+            "ideal_s": options.agent_s + math.ceil(runs / (options.at_once or slots)) * options.bench_s,
             "candidates": candidates,
             "benchmarks": runs,
-            "cpu_ms": 1000 * used,
+            "cpu_ms": 1000 * used[0],
+            "jobs_cpu_ms": 1000 * used[1],
             "rss_mb": daemon.rss_mb(),
         }
 
@@ -185,17 +199,23 @@ def main() -> None:
     parser.add_argument("--slots", type=int, nargs="+", default=[4, 16])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--agent-s", type=float, default=0.5)
-    parser.add_argument("--bench-s", type=float, default=0.05)
+    parser.add_argument("--bench-s", type=float, default=0.5)
+    parser.add_argument(
+        "--at-once", type=int, default=0, help="benchmarks at a time; 0: as many as executors"
+    )
+    parser.add_argument("--files", type=int, default=0, help="further files in the repository")
+    parser.add_argument("--folder", help="where the repository lies; by default in memory")
     parser.add_argument("--other", action="append", default=[], metavar="NAME=COMMAND")
     options = parser.parse_args()
     print(f"load before: {os.getloadavg()[0]:.2f} on {os.cpu_count()} cores; the first round is left out")
     for slots in options.slots:
-        got = measure(slots, options.rounds, options.agent_s, options.bench_s)
+        got = measure(slots, options.rounds, options)
         over = 1000 * (got["round_s"] - got["ideal_s"]) / max(1, got["candidates"])
         print(
             f"P={slots:<3} candidates {got['candidates']:.0f}, benchmarks {got['benchmarks']:.0f} a round: "
             f"{got['round_s']:.2f} s a round, ideal {got['ideal_s']:.2f}, efficiency {got['ideal_s'] / got['round_s']:.3f}, "
-            f"{over:.0f} ms over ideal and {got['cpu_ms']:.0f} ms CPU of the daemon a candidate, {got['rss_mb']:.0f} MiB"
+            f"{over:.0f} ms over ideal and {got['cpu_ms']:.0f} ms CPU of the daemon, "
+            f"{got['jobs_cpu_ms']:.0f} of its jobs, a candidate; {got['rss_mb']:.0f} MiB; first round {got['first_s']:.2f} s"
         )
         for name, _, command in (one.partition("=") for one in options.other):
             seconds = other(command, slots, options) / options.rounds
