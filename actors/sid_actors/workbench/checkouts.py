@@ -46,6 +46,7 @@ class Worktree:
         manifest: What the checkout wrote.
         git_file: The content of its `.git` file.
         admin_dir: Its folder in the git directory.
+        converts: Whether git may commit files otherwise than they lie there.
         shown: Relative paths in it that are no part of it: what is shared, or room for that.
     """
 
@@ -55,6 +56,7 @@ class Worktree:
     manifest: disk.Manifest
     git_file: bytes
     admin_dir: str
+    converts: bool
     shown: frozenset[str] = frozenset()
 
 
@@ -100,10 +102,10 @@ class Checkouts:
         name = worktree_name(self._topic, iteration, executor)
         branch = experiment_branch(self._topic, iteration, executor)
         path = self._path(name)
-        await trio.to_thread.run_sync(self._check_way, path, branch, name in self._known)
+        is_free = await trio.to_thread.run_sync(self._make_way, path, branch, name in self._known)
         self._known.add(name)
-        await self._remove(name)
-        await trio.Path(path).parent.mkdir(parents=True, exist_ok=True)
+        if not is_free:
+            await self._remove(name)
         tree = await self._kept.take(start)
         try:
             made = await self._hand_out(tree, path, branch, start)
@@ -158,6 +160,8 @@ class Checkouts:
         kept = {worktree_name(self._topic, iteration, executor) for executor in keep}
         for name in sorted(self._known - kept):
             await self._remove(name)
+        # What a later round can meet again is this round's at the earliest.
+        self._known = {name for name in self._known if _round_of(name) >= iteration}
         async with metadata_lock(self._info.common_dir):
             await trio.to_thread.run_sync(self._forget_folderless)
         for left in await trio.to_thread.run_sync(self._old_trash):
@@ -177,6 +181,12 @@ class Checkouts:
 
     def _path(self, name: str) -> str:
         return f"{self._info.top}/worktrees/{name}"
+
+    def _make_way(self, path: str, branch: str, is_ours: bool) -> bool:  # noqa: FBT001 -- a fact, no switch
+        """Refuse what is in the way, make the folder above, and say whether nothing is at the path."""
+        self._check_way(path, branch, is_ours)
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        return not os.path.lexists(path) and not registration.admin_dir_of(self._info.common_dir, path)
 
     def _check_way(self, path: str, branch: str, is_ours: bool) -> None:  # noqa: FBT001 -- a fact, no switch
         for folder in (Path(self._info.top, "worktrees"), Path(path).parent):
@@ -215,7 +225,13 @@ class Checkouts:
             await pool.copy(tree.home, path)
             manifest = await trio.to_thread.run_sync(disk.copied, path, manifest)
         return Worktree(
-            path=path, branch=branch, start=start, manifest=manifest, git_file=git_file, admin_dir=admin_dir
+            path=path,
+            branch=branch,
+            start=start,
+            manifest=manifest,
+            git_file=git_file,
+            admin_dir=admin_dir,
+            converts=tree.checkout.conversion.on_commit,
         )
 
     def _register(self, tree: KeptTree, path: str, branch: str, start: str) -> tuple[str, bytes, bool]:
@@ -252,9 +268,9 @@ class Checkouts:
         if made is not None and tree is not None:
             await self._take_back(path, made, tree)
             return
-        if await trio.to_thread.run_sync(self._is_strange, path):
+        is_strange, left = await trio.to_thread.run_sync(self._move_away, path)
+        if is_strange:
             return
-        left = await trio.to_thread.run_sync(self._move_to_trash, path)
         if left == path:
             await pool.delete(path)
         elif left:
@@ -280,6 +296,10 @@ class Checkouts:
             raise GitError(f"cannot take {path} back: {error.strerror or error}") from error
         finally:
             self._kept.give_back(tree)
+
+    def _move_away(self, path: str) -> tuple[bool, str | None]:
+        """Say whether what lies there is not ours; if it is, move it to the trash and say where it is now."""
+        return (True, None) if self._is_strange(path) else (False, self._move_to_trash(path))
 
     def _move_to_trash(self, path: str) -> str | None:
         """Move a folder out of the way at once; return where it is now, or None where nothing was."""
@@ -348,7 +368,11 @@ class Checkouts:
         return found
 
     def _drop_empty_folders(self) -> None:
-        parents = {Path(self._path(name)).parent for name in self._known}
-        for folder in (*sorted(parents, reverse=True), Path(self._info.top, "worktrees")):  # deepest first
+        parent = Path(self._path(worktree_name(self._topic, 1, "executor_1"))).parent
+        for folder in (parent, Path(self._info.top, "worktrees")):  # deepest first
             with contextlib.suppress(OSError):  # not empty: something of the user's is there
                 folder.rmdir()
+
+
+def _round_of(name: str) -> int:
+    return int(name.rpartition("/")[2].split("_")[1])

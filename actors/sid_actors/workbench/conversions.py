@@ -1,7 +1,7 @@
-"""Whether git, on checkout, writes files otherwise than they are committed: line ends, encodings, filters, keywords.
+"""Whether git writes files otherwise than they are committed, or the other way round: line ends, filters, keywords.
 
-`pool` asks it of each tree that git filled; where nothing is converted, it writes what differs itself. It is strict:
-a word in a file of attributes that could mean a conversion is taken for one.
+`pool` asks it of each tree that git filled; where nothing is converted, it writes what differs itself, and `edits` need not
+ask git about each path. It is strict: a word in a file of attributes that could mean a conversion is taken for one.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pygit2
@@ -22,8 +23,24 @@ _WORDS = (b"eol", b"crlf", b"ident", b"filter", b"encoding")
 _NO = ("false", "no", "off", "0", "")
 
 
-async def lies_plain(common_dir: str, tree: str) -> bool:
-    """Say whether a checkout of a tree holds its files byte for byte, and no submodules.
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """What git may do to the files of a tree.
+
+    Attributes:
+        on_checkout: Whether files may lie otherwise than they are committed, or there are submodules.
+        on_commit: Whether files may be committed otherwise than they lie.
+    """
+
+    on_checkout: bool
+    on_commit: bool
+
+
+_ANY = Conversion(on_checkout=True, on_commit=True)
+
+
+async def conversion_of(common_dir: str, tree: str) -> Conversion:
+    """Say what git may do to the files of a tree.
 
     Raises:
         GitError: git failed.
@@ -35,24 +52,22 @@ async def lies_plain(common_dir: str, tree: str) -> bool:
         config.get("core.autocrlf", "false").lower() not in _NO
         or config.get("core.eol", "").lower() == "crlf"
     ):
-        return False
-    return await trio.to_thread.run_sync(_lies_plain, common_dir, tree, config)
+        return _ANY
+    return await trio.to_thread.run_sync(_conversion_of, common_dir, tree, config)
 
 
-def _lies_plain(common_dir: str, tree: str, config: Mapping[str, str]) -> bool:
-    if any(_converts(path.read_bytes()) for path in _outside(common_dir, config) if path.is_file()):
-        return False
+def _conversion_of(common_dir: str, tree: str, config: Mapping[str, str]) -> Conversion:
+    found = [path.read_bytes() for path in _outside(common_dir, config) if path.is_file()]
     repo = open_repository(common_dir)
     for path, entry in files(repo, tree):
         if entry.mode == GITLINK:
-            return False
-        if path.rpartition("/")[2] == ATTRIBUTES and _converts(repo.read(pygit2.Oid(hex=entry.id))[1]):
-            return False
-    return True
-
-
-def _converts(attributes: bytes) -> bool:
-    return any(word in attributes for word in _WORDS)
+            return _ANY
+        if path.rpartition("/")[2] == ATTRIBUTES:
+            found.append(repo.read(pygit2.Oid(hex=entry.id))[1])
+    return Conversion(
+        on_checkout=any(word in attributes for attributes in found for word in _WORDS),
+        on_commit=any(attributes.strip() for attributes in found),
+    )
 
 
 def _outside(common_dir: str, config: Mapping[str, str]) -> Iterator[Path]:

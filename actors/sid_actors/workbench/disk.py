@@ -55,10 +55,12 @@ class Difference:
     Attributes:
         changed: Paths whose content, type, mode or link target is another now.
         gone: Paths that are there no more, or only through a link in place of a folder.
+        has_more: Whether there is anything else than in the manifest, git's own `.git` aside.
     """
 
     changed: frozenset[str]
     gone: frozenset[str]
+    has_more: bool
 
 
 def record(root: str, entries: Iterable[tuple[str, str | None]]) -> Manifest:
@@ -103,9 +105,11 @@ def compare(root: str, manifest: Manifest) -> Difference:
     """Return what differs from the manifest; only files whose status changed are read."""
     seen: set[str] = set()
     changed: set[str] = set()
+    has_more = False
     for path, status in _walk(root, manifest.folders):
         known = manifest.files.get(path)
-        if known is None:
+        if known is None or stat.S_ISDIR(status.st_mode):
+            has_more = has_more or path != ".git"
             continue
         seen.add(path)
         digest = known[-_DIGEST_SIZE:]
@@ -114,7 +118,7 @@ def compare(root: str, manifest: Manifest) -> Difference:
         same_kind = git_mode(status.st_mode) == git_mode(_STAMP.unpack(known)[0])
         if not same_kind or content_digest(os.path.join(root, path), status) != digest:
             changed.add(path)
-    return Difference(frozenset(changed), frozenset(manifest.files.keys() - seen))
+    return Difference(frozenset(changed), frozenset(manifest.files.keys() - seen), has_more)
 
 
 def purge(root: str, manifest: Manifest) -> set[str]:
@@ -357,14 +361,14 @@ def remove(path: str) -> None:
 
 
 def _walk(root: str, folders: Mapping[str, bytes]) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield what lies in the given folders, but for those folders themselves."""
     pending = [""]
     while pending:
         folder = pending.pop()
         for entry in _listing(os.path.join(root, folder) if folder else root):
             path = f"{folder}/{entry.name}" if folder else entry.name
-            if entry.is_dir(follow_symlinks=False):
-                if path in folders:
-                    pending.append(path)
+            if path in folders and entry.is_dir(follow_symlinks=False):
+                pending.append(path)
             else:
                 yield path, entry.stat(follow_symlinks=False)
 

@@ -18,9 +18,10 @@ import pygit2
 import trio
 
 from sid_actors.gitcli import GitOutput, git
-from sid_actors.trees import GITLINK, LINK, Entry, files, open_repository, tree_of
+from sid_actors.trees import GITLINK, LINK, Entry, files, lookup, open_repository, tree_of
 from sid_actors.workbench import disk
 from sid_actors.workbench.checkouts import Worktree
+from sid_actors.workbench.conversions import ATTRIBUTES
 from sid_actors.workbench.patterns import literal
 from sid_actors.workbench.seal import Refusal, Seal, has_control_characters
 from sid_protocol.settings import Settings
@@ -88,18 +89,23 @@ async def find_edits(
     Raises:
         GitError: git failed.
     """
-    if why := await trio.to_thread.run_sync(_git_tampered, worktree):
-        return Refusal("sealed_file_violation", why, (".git",))
+    difference = await trio.to_thread.run_sync(_difference, worktree)
+    if isinstance(difference, Refusal):
+        return difference
     plain = _plain_git(common_dir, worktree)
-    ignore = [word for pattern in IGNORED for word in ("-x", pattern)]
-    listed = await plain("ls-files", "--others", "--exclude-standard", *ignore, "-z")
-    found = await trio.to_thread.run_sync(_look, common_dir, worktree, seal, listed.paths)
+    untracked: list[str] = []
+    if difference.has_more:
+        ignore = [word for pattern in IGNORED for word in ("-x", pattern)]
+        untracked = (await plain("ls-files", "--others", "--exclude-standard", *ignore, "-z")).paths
+    found = await trio.to_thread.run_sync(_look, common_dir, worktree, seal, difference, untracked)
     limit = settings.limits.worktree_mb
     if limit is not None and found.total_bytes > limit * _MB:
         why = f"it left {found.total_bytes // _MB} MB of changed files, limits.worktree_mb is {limit}"
         return Refusal("scope_error", why, tuple(sorted(found.present)))
     regular = [path for path, mode in found.present.items() if mode != LINK]
-    attributes = await _attributes(plain, regular)
+    attributes: dict[str, dict[str, str]] = {path: {} for path in regular}
+    if worktree.converts or any(path.rpartition("/")[2] == ATTRIBUTES for path in regular):
+        attributes = await _attributes(plain, regular)
     filtered = [path for path in regular if attributes[path].get("filter", "") in config.filters]
     named = {literal(pattern) for pattern in settings.scope.include}
     by_git = {path for path in filtered if path in named}
@@ -139,6 +145,12 @@ class _Git(Protocol):
     async def __call__(self, *args: str, stdin: bytes = b"", expect: Sequence[int] = (0,)) -> GitOutput: ...
 
 
+def _difference(worktree: Worktree) -> disk.Difference | Refusal:
+    if why := _git_tampered(worktree):
+        return Refusal("sealed_file_violation", why, (".git",))
+    return disk.compare(worktree.path, worktree.manifest)
+
+
 def _git_tampered(worktree: Worktree) -> str | None:
     link = Path(worktree.path, ".git")
     if link.is_symlink() or not link.is_file() or link.read_bytes() != worktree.git_file:
@@ -151,12 +163,16 @@ def _git_tampered(worktree: Worktree) -> str | None:
     return None
 
 
-def _look(common_dir: str, worktree: Worktree, seal: Seal, untracked: Sequence[str]) -> _Found:
+def _look(
+    common_dir: str, worktree: Worktree, seal: Seal, difference: disk.Difference, untracked: Sequence[str]
+) -> _Found:
     manifest, root = worktree.manifest, worktree.path
-    difference = disk.compare(root, manifest)
-    repo = open_repository(common_dir)
-    tracked = dict(files(repo, tree_of(repo, worktree.start)))
-    modules = {path for path, entry in tracked.items() if entry.mode == GITLINK}
+    tracked: Mapping[str, object] = manifest.files
+    modules: set[str] = set()
+    if untracked:
+        repo = open_repository(common_dir)
+        entries = dict(files(repo, tree_of(repo, worktree.start)))
+        tracked, modules = entries, {path for path, entry in entries.items() if entry.mode == GITLINK}
     untracked = [path for path in untracked if not _is_shown(path, worktree.shown)]
     nested = [path.rstrip("/") for path in untracked if path.endswith("/")]
     added = [path for path in untracked if path not in tracked and not path.endswith("/")]
@@ -173,7 +189,7 @@ def _look(common_dir: str, worktree: Worktree, seal: Seal, untracked: Sequence[s
             gone.add(path)  # a pipe, socket or device in its place: git has no such thing
     extras = [
         path
-        for folder in seal.folders
+        for folder in (seal.folders if difference.has_more else ())
         for path in disk.walk_all(root, folder, _IGNORED_FOLDERS)
         if path not in tracked and not path.endswith(".pyc") and not _is_shown(path, worktree.shown)
     ]
@@ -231,7 +247,7 @@ def _write_raw(
 ) -> dict[str, str]:
     """Write what needs no conversion as it is; return the blobs' ids."""
     repo = open_repository(common_dir)
-    tracked = {path: entry for path, entry in files(repo, tree_of(repo, worktree.start)) if path in by_git}
+    tracked = lookup(repo, tree_of(repo, worktree.start), by_git)
     written: dict[str, str] = {}
     for path, mode in present.items():
         full = f"{worktree.path}/{path}"

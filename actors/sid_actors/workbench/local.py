@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 
 import pygit2
 import trio
@@ -19,7 +20,7 @@ import trio
 from sid_actors.gitcli import git
 from sid_actors.job import Mount
 from sid_actors.repository import RepoInfo
-from sid_actors.trees import Change, changes, files, open_repository, tree_of, with_changes
+from sid_actors.trees import GITLINK, Change, changes, files, open_repository, tree_of, with_changes
 from sid_actors.workbench.base import Collected
 from sid_actors.workbench.checkouts import Checkouts, Worktree
 from sid_actors.workbench.edits import ConversionConfig, Edits, conversion_config, find_edits
@@ -43,6 +44,8 @@ from sid_protocol.settings import Settings
 
 _SHORTSTAT = re.compile(r"([0-9]+) (insertion|deletion)")
 _SUBJECT_LIMIT = 200
+_STAT_LIMIT_BYTES = 1_000_000
+_REGULAR = 0o100000
 
 
 class LocalWorkbench:
@@ -76,6 +79,7 @@ class LocalWorkbench:
         self._view = PlainCheckout(info.common_dir, f"{self.checkouts.pool}/view")
         self._view_lock = trio.Lock()
         self._viewed: str | None = None
+        self._modules: tuple[str, tuple[str, ...]] | None = None
         self._open: dict[str, Worktree] = {}
         self._sealed: dict[str, tuple[str, ...]] = {}  # by path, as in `_shown`
         self._shared = shared
@@ -87,19 +91,23 @@ class LocalWorkbench:
         self._forget_closed()
         made = await self.checkouts.open(iteration, executor, start or base)
         seal = await seal_of(self._info.common_dir, base, self._settings())
-        modules = await submodule_paths(self._info.common_dir, start or base)
-        made = replace(made, shown=frozenset(modules))
+        modules = await self._modules_of(start or base)
         shown = await self._show(made.path, base)
         inside = [m.path.removeprefix(f"{made.path}/") for m in shown if m.path.startswith(f"{made.path}/")]
-        made = replace(made, shown=made.shown | frozenset(inside))
+        made = replace(made, shown=frozenset((*modules, *inside)))
         self._open[worktree_name(self._topic, iteration, executor)] = made
         self._sealed[made.path] = (*seal.shown, *modules)
         return made.path
 
+    async def _modules_of(self, commit: str) -> tuple[str, ...]:
+        if self._modules is None or self._modules[0] != commit:
+            self._modules = (commit, await submodule_paths(self._info.common_dir, commit))
+        return self._modules[1]
+
     async def sealed_paths(self, worktree: str) -> tuple[str, ...]:
         """See `Workbench.sealed_paths`."""
         wanted = [f"{worktree}/{path.rstrip('/')}" for path in self._sealed.get(worktree, ())]
-        return tuple([path for path in wanted if await trio.Path(path).exists()])
+        return await trio.to_thread.run_sync(lambda: tuple(path for path in wanted if Path(path).exists()))
 
     async def shown_paths(self, worktree: str) -> tuple[Mount, ...]:
         """See `Workbench.shown_paths`."""
@@ -126,7 +134,14 @@ class LocalWorkbench:
         if not differences:
             refusal: tuple[Category, str] = ("logic_error", "empty change")
             return Collected(commit=None, diff_stat="", net_lines=0, paths=(), refusal=refusal)
-        stat = await git("diff-tree", "--shortstat", base, commit, cwd=self._info.common_dir)
+        collected = await trio.to_thread.run_sync(self._judge, seal, settings, edits, differences, commit)
+        stat = await diff_stat(self._info.common_dir, base, commit, differences)
+        return replace(collected, diff_stat=stat, net_lines=_net_lines(stat))
+
+    def _judge(
+        self, seal: Seal, settings: Settings, edits: Edits, differences: list[Change], commit: str
+    ) -> Collected:
+        """Say what seal, scope and detectors find in a commit."""
         refused, warnings = check_candidate(
             seal,
             settings.scope,
@@ -136,17 +151,15 @@ class LocalWorkbench:
             filtered=edits.filtered,
         )
         if refused is None:
-            refused, found = await trio.to_thread.run_sync(
-                inspect, self._info.common_dir, differences, seal, settings
-            )
+            refused, found = inspect(self._info.common_dir, differences, seal, settings)
             warnings = (*warnings, *found)
         patch = tree = ""
         if refused is None:
-            patch, tree = await trio.to_thread.run_sync(self._identity, differences, commit)
+            patch, tree = self._identity(differences, commit)
         return Collected(
             commit=commit,
-            diff_stat=stat.line.strip(),
-            net_lines=_net_lines(stat.line),
+            diff_stat="",
+            net_lines=0,
             paths=tuple(printable(change.path) for change in differences),
             refusal=(refused.category, printable(refused.why)) if refused else None,
             findings=tuple(printable(warning) for warning in warnings),
@@ -205,6 +218,43 @@ class LocalWorkbench:
         )
         repo.references.create(f"refs/heads/{worktree.branch}", oid, force=True)
         return differences, str(oid)
+
+
+async def diff_stat(common_dir: str, base: str, commit: str, differences: Sequence[Change]) -> str:
+    """Return how a commit differs from its base, as `git diff --shortstat` says it.
+
+    Raises:
+        GitError: git failed.
+    """
+    told = await trio.to_thread.run_sync(_small_stat, common_dir, base, commit, differences)
+    if told is None:
+        told = (await git("diff-tree", "--shortstat", base, commit, cwd=common_dir)).line.strip()
+    return told
+
+
+def _small_stat(common_dir: str, base: str, commit: str, differences: Sequence[Change]) -> str | None:
+    """Count in this process what is small and plain; the rest is git's, which holds nobody up."""
+    repo = open_repository(common_dir)
+    sides = [(change.old, change.new) for change in differences]
+    kinds = {(entry.mode & 0o170000) for side in sides for entry in side if entry}
+    sizes = [
+        repo.odb.read_header(pygit2.Oid(hex=e.id))[1]
+        for side in sides
+        for e in side
+        if e and e.mode != GITLINK
+    ]
+    if kinds != {_REGULAR} or sum(sizes) > _STAT_LIMIT_BYTES:
+        return None
+    stats = repo.diff(pygit2.Oid(hex=base), pygit2.Oid(hex=commit)).stats
+    parts = [_counted(stats.files_changed, "file", " changed")]
+    added, gone = stats.insertions, stats.deletions
+    parts += [_counted(added, "insertion", "(+)")] if added or not gone else []
+    parts += [_counted(gone, "deletion", "(-)")] if gone or not added else []
+    return ", ".join(parts)
+
+
+def _counted(number: int, noun: str, rest: str) -> str:
+    return f"{number} {noun}{'s' if number != 1 else ''}{rest}"
 
 
 def _net_lines(shortstat: str) -> int:

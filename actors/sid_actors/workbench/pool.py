@@ -19,7 +19,7 @@ from sid_actors.gitcli import git
 from sid_actors.process import JobLimits, JobResult, JobSpec, run_job
 from sid_actors.trees import GITLINK, Change, Entry, changes, files, lookup, open_repository, tree_of
 from sid_actors.workbench import disk
-from sid_actors.workbench.conversions import ATTRIBUTES, lies_plain
+from sid_actors.workbench.conversions import ATTRIBUTES, Conversion, conversion_of
 from sid_actors.workbench.submodules import fill_submodules
 from sid_protocol.errors import GitError
 
@@ -42,6 +42,7 @@ class PlainCheckout:
         index: Its private index.
         tree: What it holds, or None where that is not known.
         manifest: What lies there.
+        conversion: What git may do to its files.
     """
 
     def __init__(self, common_dir: str, folder: str, *, indexed: bool = False) -> None:
@@ -51,7 +52,7 @@ class PlainCheckout:
         self.manifest: disk.Manifest | None = None
         self._common_dir = common_dir
         self._indexed = indexed
-        self._is_plain = False
+        self.conversion = Conversion(on_checkout=True, on_commit=True)
 
     async def fill(self, revision: str, *, untouched: bool = False) -> str:
         """Make the folder hold exactly a commit's or a tree's files, and return the tree's id.
@@ -74,7 +75,7 @@ class PlainCheckout:
     async def _fill(self, revision: str, *, untouched: bool) -> str:
         (manifest, self.manifest), (before, self.tree) = (self.manifest, None), (self.tree, None)
         try:
-            if manifest is not None and before is not None and self._is_plain:
+            if manifest is not None and before is not None and not self.conversion.on_checkout:
                 tree = await trio.to_thread.run_sync(self._advance, manifest, before, revision, untouched)
                 if tree is not None:
                     self.manifest, self.tree = manifest, tree
@@ -100,7 +101,7 @@ class PlainCheckout:
             env={"GIT_INDEX_FILE": self.index},
         )
         await fill_submodules(self._common_dir, self.folder, tree)
-        self._is_plain = await lies_plain(self._common_dir, tree)
+        self.conversion = await conversion_of(self._common_dir, tree)
         self.manifest = await trio.to_thread.run_sync(self._record, tree)
         self.tree = tree
         return tree
@@ -128,7 +129,7 @@ class PlainCheckout:
 
     def _record(self, tree: str) -> disk.Manifest:
         repo = open_repository(self._common_dir)
-        must_read = self._indexed and not self._is_plain
+        must_read = self._indexed and self.conversion.on_checkout
         found = files(repo, tree)
         return disk.record(
             self.folder, [(path, None if must_read else e.id) for path, e in found if e.mode != GITLINK]

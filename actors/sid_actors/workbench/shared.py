@@ -127,6 +127,8 @@ class Shared:
         if not self.is_contained(settings):
             await trio.to_thread.run_sync(_link, folder, inside)
             return tuple(inside)
+        if not inside and not prepared.store:
+            return ()
         await trio.to_thread.run_sync(_make_room, folder, inside)
         at, seen = self._path_of_setup, seen or folder
         shown = [*prepared.mounts(seen), *user_mounts(self._info.top, seen, paths)]
