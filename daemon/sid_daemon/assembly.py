@@ -28,6 +28,7 @@ from sid_daemon.logs import Logs
 from sid_daemon.methods import Methods
 from sid_daemon.reporting import LocalReports
 from sid_daemon.rpc_server import Handler
+from sid_daemon.setup_agents import SetupAgents
 from sid_daemon.site import Machine, OpenLocalSite
 from sid_daemon.store.registry import KnownRun, Registry
 from sid_protocol import __version__
@@ -82,11 +83,17 @@ def assemble(
     host = Host(registry, state_dir, MakeRunConductor(machine), charts, emit, nursery, logs.redactor)
     intake = Intake(host, OpenLocalSite(machine))
     methods = Methods(host, intake, LocalReports(machine), shut_down, __version__, socket)
+    agents = SetupAgents(OpenLocalSite(machine), machine, state_dir)
     following = LogMethods(host, logs.subscribers)
     return Assembly(
         machine,
         host,
-        {**methods.handlers(), **following.handlers(), **LessonMethods(host, machine).handlers()},
+        {
+            **agents.handlers(),
+            **methods.handlers(),
+            **following.handlers(),
+            **LessonMethods(host, machine).handlers(),
+        },
         functools.partial(_resume, host, intake, emit),
     )
 

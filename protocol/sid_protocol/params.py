@@ -101,6 +101,22 @@ class InitParams(Params):
     dry_run: bool = Field(default=False, description="Tell what would be, write and run nothing.")
 
 
+class SetupAnswer(Params):
+    """One question of a set-up agent, and what the user said."""
+
+    question: Text
+    answer: Text
+
+
+class SetupParams(InitParams):
+    """Of `setup.clarify` and `setup.benchmark`: the flags so far, and the interview so far."""
+
+    answers: Annotated[list[SetupAnswer], Field(max_length=100)] = []
+    confirmed: bool = Field(
+        default=False, description="The user lets this agent read this repository, at their cost."
+    )
+
+
 class StartParams(Params):
     """Of `run.start`."""
 

@@ -40,6 +40,7 @@ from sid_protocol.params import (
     ReplayParams,
     RoundParams,
     RunParams,
+    SetupParams,
     ShutdownParams,
     StartParams,
     SubscribeParams,
@@ -98,6 +99,20 @@ _ALL = (
         InitParams,
         status.InitResult,
         (Refused, AlreadyRunning, SettingsInvalid, ShuttingDown),
+    ),
+    Method(
+        "setup.clarify",
+        "Let the track's agent ask about the goal: what it understood, and its next question.",
+        SetupParams,
+        status.ClarifyResult,
+        (Refused, SettingsInvalid),
+    ),
+    Method(
+        "setup.benchmark",
+        "Let the track's agent write a benchmark, which is kept and not run.",
+        SetupParams,
+        status.BenchmarkDraft,
+        (Refused, SettingsInvalid),
     ),
     Method(
         "run.start",

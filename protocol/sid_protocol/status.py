@@ -231,6 +231,35 @@ class InitResult(Result):
     notes: list[str] = Field(default_factory=list)
 
 
+class ClarifyResult(Result):
+    """What the goal clarifier understood, and what it asks next."""
+
+    question: str = Field(description="Empty once the goal is clear.")
+    scores: dict[str, int] = Field(description="Of objective, metric, target and scope, 0 to 100.")
+    objective: str
+    direction: str = Field(default="", description="higher, lower, or empty.")
+    target: float | None = None
+    scope: list[str] = Field(default_factory=list)
+    usd: float | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+class BenchmarkDraft(Result):
+    """A benchmark that an agent wrote; nothing of it has run."""
+
+    file: str = Field(description="Where it is kept, by its content.")
+    text: str = Field(description="The whole of it, for the user to read.")
+    command: str = Field(description="For `benchmark_command`: it checks the file's SHA-256 first.")
+    paths: list[str] = Field(description="For `benchmark_paths`.")
+    format: str
+    direction: str
+    why: str = ""
+    usd: float | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
 class StartResult(Result):
     """A run that is active now, or one that had nothing left to do, as `status` tells."""
 

@@ -207,6 +207,55 @@ def test_the_interview_asks_shows_and_needs_a_typed_yes(daemon, terminal, repo):
     }
 
 
+def test_a_model_may_interview_and_write_a_benchmark_that_is_shown_whole(daemon, terminal, repo):
+    made = repo({"a.py": "x = 1"})
+    ready = {**READY, "repo": str(made.path), "trusted": False, "trusts": {"agent_backend": "anthropic"}}
+
+    def init(params):
+        missing = [] if params["trust"] else ["--trust"]
+        missing += [flag for flag in ("--objective", "--benchmark") if flag.removeprefix("--") not in params]
+        return {**ready, "missing": missing, "run_id": None if params["dry_run"] or missing else RUN}
+
+    def clarify(params):
+        clear = bool(params["answers"])
+        known = {"objective": "make x cheaper", "direction": "lower", "target": None, "scope": ["a.py"]}
+        score = 90 if clear else 20
+        scores = dict.fromkeys(("objective", "metric", "target", "scope"), score)
+        return {**known, "question": "" if clear else "Cheaper\x1b[31m how?", "scores": scores, "usd": None}
+
+    drafted = {
+        "file": "/s/b.py",
+        "text": "print(1)\nprint('\x1b]0;x')\n",
+        "command": "check && python3 /s/b.py",
+        "paths": ["/s"],
+        "format": "number",
+        "direction": "lower",
+        "why": "It counts.",
+    }
+    daemon.answers |= {"run.init": init, "setup.clarify": clarify, "setup.benchmark": drafted}
+    screen = terminal("init", cwd=made.path)
+    for question, answer in (
+        ("Let the model interview you", "y"),
+        ("how\\?", "fewer calls"),
+        ("Is that the goal", "y"),
+        ("Let the model write a benchmark", "y"),
+        ("Use this benchmark", "y"),
+        ("Which value would be enough", ""),
+        ("Trust this path", "y"),
+    ):
+        screen.until(question)
+        screen.type(f"{answer}\n")
+
+    assert screen.end() == 0
+    assert "print(1)" in screen.shown
+    assert "\x1b]0;x" not in screen.shown
+    assert [one["confirmed"] for one in daemon.called("setup.clarify")] == [True, True]
+    assert daemon.called("setup.clarify")[1]["answers"][0]["answer"] == "fewer calls"
+    last = daemon.called("run.init")[-1]
+    assert (last["benchmark"], last["set"]["benchmark_paths"]) == ("check && python3 /s/b.py", ["/s"])
+    assert (last["objective"], last["direction"], last["scope"]) == ("make x cheaper", "lower", ["a.py"])
+
+
 @pytest.mark.parametrize("answer", ["\n", "n\n", "x\n", "\x04"])
 def test_anything_but_yes_trusts_nothing(daemon, terminal, repo, answer):
     made = repo({"a": "b"})

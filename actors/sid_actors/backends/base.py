@@ -14,7 +14,15 @@ from sid_actors.job import Mount
 from sid_actors.track import Track
 from sid_protocol.records import Cost, Plan
 
-Role = Literal["researcher", "planner", "architect", "critic", "executor"]
+Role = Literal[
+    "researcher",
+    "planner",
+    "architect",
+    "critic",
+    "executor",
+    "goal_clarifier",
+    "benchmark_builder",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

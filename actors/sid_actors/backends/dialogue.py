@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import trio
@@ -19,10 +20,11 @@ from sid_actors.backends.caller import Caller, ContextFullError, ForcedToolError
 from sid_actors.backends.confined import ToolError
 from sid_actors.backends.conversation import Conversation, result
 from sid_actors.backends.models import CONTEXT_TOKENS, EXECUTOR_CALLS, OUTPUT_TOKENS, READING_CALLS
-from sid_actors.backends.parse import parse_advice, parse_brief, parse_judgement, parse_plan
+from sid_actors.backends.parse import parse_advice, parse_answer, parse_brief, parse_judgement, parse_plan
 from sid_actors.backends.reply import Reply
 from sid_actors.backends.toolbox import EXECUTING, READING, Toolbox
 from sid_protocol.errors import BackendError
+from sid_protocol.setup_answers import BuiltBenchmark, Clarification
 
 ANSWER = "answer"
 PARALLEL_TOOLS = 4
@@ -48,6 +50,8 @@ _READ: dict[str, Callable[[str], Any]] = {
     "planner": parse_plan,
     "architect": parse_advice,
     "critic": parse_judgement,
+    "goal_clarifier": partial(parse_answer, model=Clarification),
+    "benchmark_builder": partial(parse_answer, model=BuiltBenchmark),
 }
 
 

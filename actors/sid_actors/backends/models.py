@@ -18,6 +18,8 @@ MODELS: Mapping[Role, str] = {
     "architect": "claude-sonnet-5-5",
     "critic": "claude-sonnet-5-5",
     "executor": "claude-opus-5-5",
+    "goal_clarifier": "claude-sonnet-5-5",
+    "benchmark_builder": "claude-opus-5-5",
 }
 """The strong one where ideas and edits are made, the cheaper one where they are reviewed."""
 
@@ -27,13 +29,22 @@ OUTPUT_TOKENS: Mapping[Role, int] = {
     "architect": 8_000,
     "critic": 8_000,
     "executor": 16_000,
+    "goal_clarifier": 8_000,
+    "benchmark_builder": 32_000,
 }
 """The most that one call may write, thinking included; also what a call reserves."""
 
 LEAST_OUTPUT_TOKENS = 1_000
 """Where the budget leaves less than this, a call is not worth its prompt."""
 
-READING_CALLS: Mapping[Role, int] = {"researcher": 24, "planner": 12, "architect": 6, "critic": 6}
+READING_CALLS: Mapping[Role, int] = {
+    "researcher": 24,
+    "planner": 12,
+    "architect": 6,
+    "critic": 6,
+    "goal_clarifier": 12,
+    "benchmark_builder": 24,
+}
 """Calls in which a role that only reads may look at code before it must answer."""
 
 EXECUTOR_CALLS = 80

@@ -18,6 +18,7 @@ from sid_cli.console import Console
 from sid_cli.options import verb
 from sid_cli.presets import PRESETS, with_preset
 from sid_cli.session import Session
+from sid_cli.setup_talk import helped
 from sid_cli.status_text import Look
 from sid_cli.survey import Offer, survey
 from sid_cli.text import clean
@@ -133,6 +134,7 @@ def _asked(client: Client, params: dict[str, Any], console: Console) -> dict[str
     draft = {**params, "trust": False, "dry_run": True}
     result = client.call("run.init", draft, timeout_s=None)
     if {"--objective", "--benchmark"} & set(result["missing"]):
+        draft = helped(client, draft, result, console)
         draft = interviewed(draft, result, console)
         result = client.call("run.init", draft, timeout_s=None)
     missing = [flag for flag in result["missing"] if flag != "--trust"]

@@ -92,6 +92,8 @@ class LocalBackend:
                 document = answers.judgement(_plan_of(turn), attempts, turn.track.streak_family)
             case "executor":
                 return Answer(await self._execute(turn, activity), FREE)
+            case "goal_clarifier" | "benchmark_builder":
+                raise BackendError(f"the local back end plays no {turn.role}", hint="name a model's back end")
         return Answer(json.dumps(document), FREE)
 
     async def _research(self, turn: Turn, activity: ActivityLog) -> dict[str, Any]:
