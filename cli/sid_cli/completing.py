@@ -46,6 +46,19 @@ def complete_config(
     ]
 
 
+def complete_lesson(
+    context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return the keys of the lessons in force of the run that was named, or that the command stands in."""
+    run = context.params.get("run") or places.repository(places.here())
+    found = (_asked(context, "run.lessons", {"run": run}) or {}) if run is not None else {}
+    return [
+        CompletionItem(row["key"], help=row["rule"])
+        for row in found.get("lessons", ())
+        if row["status"] == "in_force" and row["key"].startswith(incomplete)
+    ]
+
+
 def _asked(context: click.Context, method: str, params: dict[str, Any]) -> Any:
     with contextlib.suppress(SidError), Client(places.own_socket(spoken(context).socket)) as client:
         return client.call(method, params, timeout_s=BUDGET_S)

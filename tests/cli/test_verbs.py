@@ -302,6 +302,7 @@ def test_sictl_alone_says_what_is_next_here(daemon, sictl, repo, monkeypatch, sh
     [
         ("sictl stop r", "r7f3a9c2"),
         ("sictl config set plat", "plateau_window"),
+        ("sictl lessons --forget time", "timeout/tool_loop/executor"),
         ("sictl sta", "start"),
         ("sictl start --wa", "--wait"),
     ],
@@ -310,6 +311,8 @@ def test_completion_asks_the_daemon(daemon, words, offered, repo, monkeypatch, c
     from sid_cli.main import complete
 
     daemon.answers["run.config"] = {"settings": SETTINGS}
+    lesson = {"key": "timeout/tool_loop/executor", "rule": "Do not loop.", "status": "in_force", "since": 4}
+    daemon.answers["run.lessons"] = {"run_id": RUN, "lessons": [lesson], "force_kills": []}
     monkeypatch.chdir(repo({"a": "b"}).path)
     monkeypatch.setenv("COMP_WORDS", words)
     monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))

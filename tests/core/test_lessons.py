@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from sid_daemon.core import learning, lessons
 from sid_daemon.core.lessons import IN_FORCE_LIMIT, Book, Key, Sighting, parse_key
+from sid_daemon.runstore import dump_state, load_state
 from sid_protocol.commands import AnyCommand, RunPlan
 from sid_protocol.events import (
     AnyEvent,
@@ -286,6 +287,7 @@ def test_the_journal_gives_the_same_lessons_again() -> None:
         again.clock = type(again.clock).fromisoformat(event.at)
         again.feed(parse_event(event.model_dump_json()))
     assert again.now.lessons == play.now.lessons
+    assert load_state(dump_state(play.now)) == play.now  # what a resume begins with
     assert play.now.lessons.lessons[SEALED].held > 0
 
 

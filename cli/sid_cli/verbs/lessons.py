@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from sid_cli.completing import complete_lesson
 from sid_cli.lessons_text import across_page, lessons_page
 from sid_cli.options import run_argument, topic_option, verb
 from sid_cli.session import Session
@@ -21,7 +22,7 @@ from sid_protocol.errors import UsageError
 @run_argument
 @topic_option
 @click.option("--all", "everything", is_flag=True, help="The lessons in force of all runs.")
-@click.option("--forget", metavar="KEY", help="End this lesson now.")
+@click.option("--forget", metavar="KEY", shell_complete=complete_lesson, help="End this lesson now.")
 def command(
     session: Session, *, run: str | None, topic: str | None, everything: bool, forget: str | None
 ) -> None:
