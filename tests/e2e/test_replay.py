@@ -221,6 +221,27 @@ def test_a_run_that_was_stopped_is_made_again_up_to_there(world: World, numbers:
 
 
 @pytest.mark.slow
+def test_what_came_before_another_init_is_left_out_and_all_after_it_is_made_again(
+    world: World, numbers: Repo
+) -> None:
+    agent = world.agent()
+    world.init(numbers, agent, *RECORD)
+    for _ in range(2):
+        world.run(numbers, "--rounds", "1")
+    world.init(numbers, agent, *RECORD)
+    world.run(numbers, "--rounds", "2")
+    shutil.rmtree(agent.folder)
+
+    made = replay(world)
+
+    assert (made["status"], made["summary"]["iterations"]) == ("max_iterations", 4)
+    assert [one["iteration"] for one in world.sictl("history", made["run_id"], "--json").json["rounds"]] == [
+        3,
+        4,
+    ]
+
+
+@pytest.mark.slow
 def test_a_run_that_was_stopped_changed_and_resumed_is_made_again_whole(world: World, numbers: Repo) -> None:
     agent = world.agent()
     agent.script({"role": "executor", "agent": "executor_2", "round": 2, "turn": 1, "wait": "never"})
