@@ -118,6 +118,19 @@ def set_up_eventful(world: World, repo: MakeRepo, *more: str) -> Repo:
     return made
 
 
+def set_up_local(world: World, repo: MakeRepo) -> Repo:
+    """Set a repository up for the back end that asks no model, and let its three rounds run."""
+    target = EXAMPLES / "json-tunables/target"
+    shop = repo({path.name: path.read_bytes() for path in target.iterdir() if path.is_file()})
+    sandbox = [] if sandbox_works() else ["--set", 'sandbox="off"']
+    world.sictl(
+        *("init", shop.path, "--objective", "earn more", "--backend", "local", "--agents", "2", "--trust"),
+        *("--benchmark", "python3 bench.py", "--format", "number", *RECORD, *sandbox),
+    )
+    world.run(shop, "--rounds", "3")
+    return shop
+
+
 def test_a_recorded_run_is_made_again(world: World, numbers: Repo) -> None:
     agent = world.agent()
     world.init(numbers, agent, *RECORD)
@@ -167,14 +180,7 @@ def test_a_noisy_run_is_made_again(world: World, repo: MakeRepo) -> None:
 
 @pytest.mark.slow
 def test_a_run_of_the_local_back_end_is_made_again(world: World, repo: MakeRepo) -> None:
-    target = EXAMPLES / "json-tunables/target"
-    shop = repo({path.name: path.read_bytes() for path in target.iterdir() if path.is_file()})
-    sandbox = [] if sandbox_works() else ["--set", 'sandbox="off"']
-    world.sictl(
-        *("init", shop.path, "--objective", "earn more", "--backend", "local", "--agents", "2", "--trust"),
-        *("--benchmark", "python3 bench.py", "--format", "number", *RECORD, *sandbox),
-    )
-    world.run(shop, "--rounds", "3")
+    shop = set_up_local(world, repo)
 
     made = replay(world)
 
@@ -344,3 +350,19 @@ def test_what_cannot_be_replayed_says_so(world: World, numbers: Repo) -> None:
     world.sictl("config", "set", "--run", made["run_id"], "agent_backend", '"local"')
     acting = world.sictl("start", numbers.path, "--topic", made["topic"], code=5)
     assert f"replays {run} and cannot go on with agents" in acting.err
+
+
+@pytest.mark.slow
+def test_a_branch_that_was_moved_by_hand_moves_again(world: World, numbers: Repo) -> None:
+    world.init(numbers, world.agent(), *RECORD, "--set", 'on_branch_moved="rebase"')
+    world.run(numbers, "--rounds", "1")
+    branch = "refs/heads/improve/raise_the_number"
+    by_hand = numbers.git("commit-tree", "-p", branch, "-m", "By hand", f"{branch}^{{tree}}")
+    numbers.git("update-ref", branch, by_hand)
+    world.run(numbers, "--rounds", "1")
+
+    made = replay(world)
+
+    check_commits(numbers, made)
+    assert made["summary"]["iterations"] == 2
+    assert by_hand in "".join(commits(numbers, f"improve/raise_the_number_{made['topic'].replace('-', '_')}"))

@@ -2,13 +2,12 @@
 
 Each `recordings/<name>.jsonl` is the recording of a real run, `<name>.base` the repository that it began in (for `git
 fast-import`), `<name>.json` what was known of the run at its end. A change that breaks one of them makes users'
-recordings worthless: mend the change, never the recording. `keep` makes a new three, for a story that none tells yet.
+recordings worthless: mend the change. Only where a rule was changed on purpose, `tests/replay/keep.py` makes them anew.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -57,23 +56,6 @@ def known(journal: Journal) -> dict[str, Any]:
         "counters": [state.plateau_count, state.breaker_count, state.blocked_count],
         "documents": documents,
     }
-
-
-def keep(name: str, repo: Repo, root: Path, recording: Path) -> None:
-    """Keep a run that was recorded as a golden one.
-
-    Args:
-        name: Of the story.
-        repo: Its repository; `main` is what it began with.
-        root: Its track's root.
-        recording: Its recording.
-    """
-    shutil.copy(recording, RECORDINGS / f"{name}.jsonl")
-    (RECORDINGS / f"{name}.base").write_text(repo.git("fast-export", "main") + "\n")
-    journal = Journal(root / "state/run.db")
-    told = json.dumps(known(journal), indent=1, ensure_ascii=False)
-    journal.close()
-    (RECORDINGS / f"{name}.json").write_text(told + "\n")
 
 
 def base(name: str, repo: MakeRepo) -> Repo:
