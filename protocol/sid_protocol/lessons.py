@@ -50,3 +50,6 @@ class TrackLessons(Record):
         default_factory=list, description="Keys of lessons in force on the evidence of several runs."
     )
     lessons: list[LessonRecord] = Field(default_factory=list)
+    replays: str | None = Field(
+        default=None, description="The run that it replays: what it has seen was seen there, and counts once."
+    )

@@ -14,7 +14,9 @@ from sid_protocol.lessons import LessonRecord, TrackLessons
 LOOP = "timeout/tool_loop/executor"
 
 
-def learned(run_id: str, at: str, *, repo: str = "/r", standing: bool = False) -> str:
+def learned(
+    run_id: str, at: str, *, repo: str = "/r", standing: bool = False, replays: str | None = None
+) -> str:
     lesson = LessonRecord(key=LOOP, rule="Do not loop.", status="in_force", since=4)
     return render(
         TrackLessons(
@@ -25,6 +27,7 @@ def learned(run_id: str, at: str, *, repo: str = "/r", standing: bool = False) -
             seen=[LOOP, "regression/-/data"],
             standing=[LOOP] if standing else [],
             lessons=[lesson] if standing else [],
+            replays=replays,
         )
     )
 
@@ -41,6 +44,14 @@ def test_other_runs_are_told_newest_first_and_own_is_not(tmp_path: Path) -> None
     ]
     assert unreadable == ()
     assert "`timeout/tool_loop/executor` — Do not loop. In b (since round 4)." in files.page.read_text()
+
+
+def test_a_replay_is_no_second_run_with_the_same_faults(tmp_path: Path) -> None:
+    files = LessonFiles(tmp_path)
+    files.keep("a", learned("a", "2025-01-01"))
+    files.keep("b", learned("b", "2025-01-02", replays="a"))
+    others, _ = files.others("c", "/r", 5)
+    assert [one.run_id for one in others] == ["a"]
 
 
 def test_nothing_is_known_before_any_run(tmp_path: Path) -> None:

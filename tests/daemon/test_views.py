@@ -76,7 +76,7 @@ CONTRACTS: dict[str, tuple[type[Record], str]] = {
         """trust_confirmed si_setting_goal si_setting_benchmark si_setting_harness iterations best_score
         current_milestone current_phase plateau_consecutive_count circuit_breaker_count status goal_slug""",
     ),
-    r"state/lessons\.json": (TrackLessons, "run_id repo topic at seen standing lessons"),
+    r"state/lessons\.json": (TrackLessons, "run_id repo topic at seen standing lessons replays"),
     r"tracking/baseline\.json": (Baseline, "baseline_score recorded_at samples commit benchmark_command"),
 }
 

@@ -97,7 +97,7 @@ class LessonFiles:
             StoreError: the folder cannot be read.
         """
         kept = self.read()
-        tracks = [one for one in kept.tracks if one.run_id != run_id]
+        tracks = [one for one in kept.tracks if one.run_id != run_id and one.replays is None]
         runs = [
             RunLessons(run_id=one.run_id, seen=tuple(one.seen), standing=tuple(one.standing))
             for one in tracks

@@ -43,6 +43,7 @@ def track_lessons(state: RunState, at: str) -> TrackLessons:
         seen=list(book.traces),
         standing=list(standing_of(book)),
         lessons=[_record(book, one) for one in ordered],
+        replays=state.settings.replay_from if state.settings.agent_backend == "replay" else None,
     )
 
 
