@@ -70,7 +70,7 @@ class CommandBackend:
             SettingsInvalid: the command is empty, cannot be split, or its program is missing.
         """
         settings = turn.track.settings
-        folder = await trio.to_thread.run_sync(_write_files, turn)
+        folder = tempfile.mkdtemp(prefix="sid-turn-")  # that only this user can enter
         reader, errors = StreamReader(activity), _ErrorLines(turn, activity, self.on_stderr)
         try:
             spec = await trio.to_thread.run_sync(self._spec, turn, settings, folder)
@@ -96,6 +96,7 @@ class CommandBackend:
         return Answer(reader.text, reader.cost)
 
     def _spec(self, turn: Turn, settings: Settings, folder: str) -> JobSpec:
+        _write_files(turn, folder)
         home = self.environ.get("HOME", "/")
         path = self.path or self.environ.get("PATH", os.defpath)
         program = resolve_command(settings.agent_command, repo=self.repo, home=home, path=path)
@@ -157,14 +158,12 @@ class CommandBackend:
 _SCHEMA, _PLAN = "schema.json", "plan.json"
 
 
-def _write_files(turn: Turn) -> str:
-    """Write what the agent is told the paths of, into a new folder that only this user can enter."""
-    folder = tempfile.mkdtemp(prefix="sid-turn-")
+def _write_files(turn: Turn, folder: str) -> None:
+    """Write what the agent is told the paths of."""
     if turn.schema is not None:
         Path(folder, _SCHEMA).write_text(json.dumps(turn.schema, indent=1), encoding="utf-8")
     if turn.plan is not None and turn.role == "executor":
         Path(folder, _PLAN).write_text(turn.plan.model_dump_json(indent=1), encoding="utf-8")
-    return folder
 
 
 def _check_end(result: JobResult, spec: JobSpec, reader: StreamReader, last_line: str) -> None:

@@ -28,12 +28,12 @@ from sid_actors.repository import RepoInfo
 from sid_actors.standstill import AgentClock, Standstill
 from sid_actors.trees import changes, open_repository, tree_of, with_changes
 from sid_actors.workbench.base import ALONE, BenchRun, CommandRun, Company
-from sid_actors.workbench.local import seal_of
+from sid_actors.workbench.local import known_seal
 from sid_actors.workbench.machine import MachineLock
 from sid_actors.workbench.pool import PlainCheckout
 from sid_actors.workbench.sandbox import Sandbox
 from sid_actors.workbench.scoring import Score, check_format, parse_score, within
-from sid_actors.workbench.seal import Seal
+from sid_actors.workbench.seal import SealRules
 from sid_actors.workbench.shared import Prepared, SetupFailed, Shared
 from sid_actors.workbench.toolchain import Toolchain, find_toolchain
 from sid_protocol.errors import BenchmarkError
@@ -200,9 +200,8 @@ class LocalBench:
     async def _fill(self, checkout: PlainCheckout, tree: str, settings: Settings) -> None:
         sealed = tree
         if self._trusted is not None and self._trusted != tree:
-            seal = await seal_of(self._info.common_dir, self._trusted, settings)
             sealed = await trio.to_thread.run_sync(
-                _with_trusted, self._info.common_dir, tree, self._trusted, seal
+                _with_trusted, self._info.common_dir, tree, self._trusted, SealRules.of(settings)
             )
         await checkout.fill(sealed)
 
@@ -353,8 +352,9 @@ def _capped(result: JobResult) -> str:
     return f"{text[:half]}\n[... about {cut} bytes cut ...]\n{text[-half:]}"
 
 
-def _with_trusted(common_dir: str, tree: str, trusted: str, seal: Seal) -> str:
+def _with_trusted(common_dir: str, tree: str, trusted: str, rules: SealRules) -> str:
     """Return the tree with every sealed path as the trusted commit has it; a path that it lacks is gone."""
+    seal = known_seal(common_dir, trusted, rules)
     repo = open_repository(common_dir)
     own = tree_of(repo, tree)
     differing = changes(repo, tree_of(repo, trusted), own)

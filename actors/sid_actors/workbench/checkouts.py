@@ -47,6 +47,7 @@ class Worktree:
         git_file: The content of its `.git` file.
         admin_dir: Its folder in the git directory.
         converts: Whether git may commit files otherwise than they lie there.
+        is_plain: Whether its files lie as they are committed, and there are no submodules.
         shown: Relative paths in it that are no part of it: what is shared, or room for that.
     """
 
@@ -57,6 +58,7 @@ class Worktree:
     git_file: bytes
     admin_dir: str
     converts: bool
+    is_plain: bool
     shown: frozenset[str] = frozenset()
 
 
@@ -123,9 +125,9 @@ class Checkouts:
         """Say whether a worktree is a candidate's still."""
         return any(worktree.path == held.path for held, _ in self._held.values())
 
-    def prepare(self, commit: str) -> None:
-        """Bring the trees that nobody has to a commit, in the background."""
-        self._nursery.start_soon(self._kept.prepare, commit)
+    async def prepare(self, commit: str) -> None:
+        """Bring the trees that nobody has to a commit; one that fails is made anew when it is needed."""
+        await self._kept.prepare(commit)
 
     async def check_free(self, iteration: int, executors: Iterable[str]) -> None:
         """Refuse a round whose worktrees or branches would meet something of the user's.
@@ -232,6 +234,7 @@ class Checkouts:
             git_file=git_file,
             admin_dir=admin_dir,
             converts=tree.checkout.conversion.on_commit,
+            is_plain=not tree.checkout.conversion.on_checkout,
         )
 
     def _register(self, tree: KeptTree, path: str, branch: str, start: str) -> tuple[str, bytes, bool]:
@@ -341,9 +344,11 @@ class Checkouts:
             self._deleted = trio.Event()
 
     def _old_trash(self) -> list[str]:
+        """Return what a dead daemon left, out of the way of what this one will make."""
+        for stranger in self._kept.strangers():
+            self._move_to_trash(stranger)
         trash = [*Path(self.pool).glob("trash-*"), *Path(self.pool).parent.glob("pool-gone-*")]
-        found = [*map(str, trash), *self._kept.strangers()]
-        return [path for path in found if path not in self._deleting]
+        return [path for path in map(str, trash) if path not in self._deleting]
 
     def _set_pool_aside(self) -> str | None:
         """Rename the pool, so that the next run can have one while this is being deleted; None where there is none."""

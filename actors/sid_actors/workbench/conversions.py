@@ -37,14 +37,36 @@ class Conversion:
 
 
 _ANY = Conversion(on_checkout=True, on_commit=True)
+_REMEMBERED = 8
 
 
-async def conversion_of(common_dir: str, tree: str) -> Conversion:
-    """Say what git may do to the files of a tree.
+class Conversions:
+    """Says what git may do to the files of trees, by the user's configuration as it is when each is first asked for.
 
-    Raises:
-        GitError: git failed.
+    Args:
+        common_dir: The repository's git directory.
     """
+
+    def __init__(self, common_dir: str) -> None:
+        self._common_dir = common_dir
+        self._known: dict[str, Conversion] = {}
+        self._turn = trio.Lock()
+
+    async def of(self, tree: str) -> Conversion:
+        """Say what git may do to the files of a tree.
+
+        Raises:
+            GitError: git failed.
+        """
+        async with self._turn:
+            if tree not in self._known:
+                self._known[tree] = await _conversion(self._common_dir, tree)
+                for old in list(self._known)[:-_REMEMBERED]:
+                    del self._known[old]
+            return self._known[tree]
+
+
+async def _conversion(common_dir: str, tree: str) -> Conversion:
     wanted = r"^core\.(autocrlf|eol|attributesfile)$"
     shown = await git("config", "-z", "--get-regexp", wanted, cwd=common_dir, expect=(0, 1))
     config = dict(item.partition("\n")[::2] for item in shown.paths)

@@ -17,6 +17,7 @@ from pathlib import Path
 import structlog
 import trio
 
+from sid_actors.workbench.conversions import Conversions
 from sid_actors.workbench.pool import PlainCheckout
 from sid_protocol.errors import WorldError
 
@@ -51,6 +52,7 @@ class KeptTrees:
 
     def __init__(self, common_dir: str, pool: str, is_walled: Callable[[], bool]) -> None:
         self._common_dir = common_dir
+        self._conversions = Conversions(common_dir)
         self._pool = pool
         self._is_walled = is_walled
         self._numbers = itertools.count(1)
@@ -120,7 +122,7 @@ class KeptTrees:
         home = next(
             path for path in (f"{self._pool}/tree-{n}" for n in self._numbers) if not Path(path).exists()
         )
-        checkout = PlainCheckout(self._common_dir, home, indexed=True)
+        checkout = PlainCheckout(self._common_dir, home, indexed=True, conversions=self._conversions)
         self._own |= {home, checkout.index}
         return KeptTree(checkout, home)
 

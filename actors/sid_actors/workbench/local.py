@@ -73,13 +73,13 @@ class LocalWorkbench:
         shared: Shared | None = None,
     ) -> None:
         self.checkouts = Checkouts(info, root, topic, known, nursery, self._is_walled)
+        self._nursery = nursery
         self._info = info
         self._topic = topic
         self._settings = settings
         self._view = PlainCheckout(info.common_dir, f"{self.checkouts.pool}/view")
         self._view_lock = trio.Lock()
         self._viewed: str | None = None
-        self._modules: tuple[str, tuple[str, ...]] | None = None
         self._open: dict[str, Worktree] = {}
         self._sealed: dict[str, tuple[str, ...]] = {}  # by path, as in `_shown`
         self._shared = shared
@@ -91,18 +91,13 @@ class LocalWorkbench:
         self._forget_closed()
         made = await self.checkouts.open(iteration, executor, start or base)
         seal = await seal_of(self._info.common_dir, base, self._settings())
-        modules = await self._modules_of(start or base)
+        modules = () if made.is_plain else await submodule_paths(self._info.common_dir, made.start)
         shown = await self._show(made.path, base)
         inside = [m.path.removeprefix(f"{made.path}/") for m in shown if m.path.startswith(f"{made.path}/")]
         made = replace(made, shown=frozenset((*modules, *inside)))
         self._open[worktree_name(self._topic, iteration, executor)] = made
         self._sealed[made.path] = (*seal.shown, *modules)
         return made.path
-
-    async def _modules_of(self, commit: str) -> tuple[str, ...]:
-        if self._modules is None or self._modules[0] != commit:
-            self._modules = (commit, await submodule_paths(self._info.common_dir, commit))
-        return self._modules[1]
 
     async def sealed_paths(self, worktree: str) -> tuple[str, ...]:
         """See `Workbench.sealed_paths`."""
@@ -175,7 +170,8 @@ class LocalWorkbench:
                 await self._view.fill(commit)
                 await self._show(self._view.folder, commit)
                 self._viewed = commit
-                self.checkouts.prepare(commit)  # what agents read now is what candidates will begin with
+                # What agents read now is what candidates will begin with.
+                self._nursery.start_soon(self.checkouts.prepare, commit)
         return self._view.folder
 
     def _is_walled(self) -> bool:
@@ -268,11 +264,12 @@ async def seal_of(common_dir: str, commit: str, settings: Settings) -> Seal:
     Raises:
         GitError: there is no such commit.
     """
-    return await trio.to_thread.run_sync(_seal_of, common_dir, commit, SealRules.of(settings))
+    return await trio.to_thread.run_sync(known_seal, common_dir, commit, SealRules.of(settings))
 
 
 @lru_cache(maxsize=32)
-def _seal_of(common_dir: str, commit: str, rules: SealRules) -> Seal:
+def known_seal(common_dir: str, commit: str, rules: SealRules) -> Seal:
+    """Do as `seal_of`, blocking; a commit's seal is made once."""
     repo = open_repository(common_dir)
     return make_seal([path for path, _ in files(repo, tree_of(repo, commit))], rules)
 

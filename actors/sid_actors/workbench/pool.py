@@ -19,7 +19,7 @@ from sid_actors.gitcli import git
 from sid_actors.process import JobLimits, JobResult, JobSpec, run_job
 from sid_actors.trees import GITLINK, Change, Entry, changes, files, lookup, open_repository, tree_of
 from sid_actors.workbench import disk
-from sid_actors.workbench.conversions import ATTRIBUTES, Conversion, conversion_of
+from sid_actors.workbench.conversions import ATTRIBUTES, Conversion, Conversions
 from sid_actors.workbench.submodules import fill_submodules
 from sid_protocol.errors import GitError
 
@@ -36,6 +36,7 @@ class PlainCheckout:
         common_dir: The repository's git directory.
         folder: Absolute path; what is there at the first filling is deleted.
         indexed: Whether `index` is kept right and `manifest` knows contents, as a candidate's worktree needs.
+        conversions: What is known of conversions, where it is shared with other checkouts of the repository.
 
     Attributes:
         folder: Where it is; whoever moves it says so here.
@@ -45,13 +46,16 @@ class PlainCheckout:
         conversion: What git may do to its files.
     """
 
-    def __init__(self, common_dir: str, folder: str, *, indexed: bool = False) -> None:
+    def __init__(
+        self, common_dir: str, folder: str, *, indexed: bool = False, conversions: Conversions | None = None
+    ) -> None:
         self.folder = folder
         self.index = f"{folder}.index"
         self.tree: str | None = None
         self.manifest: disk.Manifest | None = None
         self._common_dir = common_dir
         self._indexed = indexed
+        self._conversions = conversions or Conversions(common_dir)
         self.conversion = Conversion(on_checkout=True, on_commit=True)
 
     async def fill(self, revision: str, *, untouched: bool = False) -> str:
@@ -101,7 +105,7 @@ class PlainCheckout:
             env={"GIT_INDEX_FILE": self.index},
         )
         await fill_submodules(self._common_dir, self.folder, tree)
-        self.conversion = await conversion_of(self._common_dir, tree)
+        self.conversion = await self._conversions.of(tree)
         self.manifest = await trio.to_thread.run_sync(self._record, tree)
         self.tree = tree
         return tree
@@ -139,6 +143,8 @@ class PlainCheckout:
         """Write only what differs; None where git has to do it from the start."""
         repo = open_repository(self._common_dir)
         tree = tree_of(repo, revision)
+        if untouched and tree == before and _is_folder(self.folder):
+            return tree
         differing = changes(repo, before, tree)
         if not all(map(_is_simple, differing)) or not _is_folder(self.folder):
             return None
