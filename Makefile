@@ -10,6 +10,7 @@ LINKS := $(HOME)/.local/bin
 BASH_COMPLETION := $(DATA)/bash-completion/completions/sictl
 ZSH_COMPLETION := $(DATA)/zsh/site-functions/_sictl
 FISH_COMPLETION := $(CONFIG)/fish/completions/sictl.fish
+MANUAL := man1/sictl.1 man8/sid.8 man5/sid.toml.5
 # 114 wants every function with `task_status` listed here; who forgets `nursery.start` waits for ever, and a test sees it.
 # 9xx asks for a checkpoint on every path of every async function, which is optional by the tool's own default.
 ASYNC_FLAGS := --disable=ASYNC114,ASYNC9
@@ -60,19 +61,22 @@ bench: .venv/.dev ## how fast sid itself is
 docs: .venv/.dev ## write the generated reference pages again
 	$(BIN)/python docs/generate.py
 
-install: ## put sid and sictl on PATH for this user, with shell completion
+install: ## put sid and sictl on PATH for this user, with manual pages and shell completion
 	$(call fill,$(DATA)/sid/venv,'.[charts]')
 	@mkdir -p "$(LINKS)"
 	@ln -sf "$(DATA)/sid/venv/bin/sid" "$(DATA)/sid/venv/bin/sictl" "$(LINKS)/"
 	@set -e; completion() { mkdir -p "$${2%/*}"; "$(LINKS)/sictl" completion "$$1" > "$$2"; }; \
 	  completion bash "$(BASH_COMPLETION)"; completion zsh "$(ZSH_COMPLETION)"; completion fish "$(FISH_COMPLETION)"
-	@echo "installed: $(LINKS)/sid, $(LINKS)/sictl and completions (zsh: put $(DATA)/zsh/site-functions in fpath)"
+	@for page in $(MANUAL); do mkdir -p "$(DATA)/man/$${page%/*}"; \
+	  ln -sf "$(DATA)/sid/venv/share/man/$$page" "$(DATA)/man/$$page"; done
+	@echo "installed: $(LINKS)/sid, $(LINKS)/sictl, manual pages and completions (zsh: put $(DATA)/zsh/site-functions in fpath)"
 	@case ":$$PATH:" in *":$(LINKS):"*) ;; \
 	  *) echo 'not on PATH yet; add to your shell profile: export PATH="$$HOME/.local/bin:$$PATH"' ;; esac
 
 uninstall: ## take away what `make install` put there; runs and settings stay
 	@rm -rf "$(DATA)/sid/venv"
 	@rm -f "$(LINKS)/sid" "$(LINKS)/sictl" "$(BASH_COMPLETION)" "$(ZSH_COMPLETION)" "$(FISH_COMPLETION)"
+	@for page in $(MANUAL); do rm -f "$(DATA)/man/$$page"; done
 
 wheelhouse: .venv/.run ## collect every wheel, so that a machine without a network can `make` too
 	@$(PYTHON) -m pip --python $(BIN)/python download --quiet --dest wheelhouse \

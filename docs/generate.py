@@ -17,7 +17,7 @@ from sid_protocol.rpc import METHODS, PROTOCOL, openrpc_document
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))  # run as a script or by a test, this folder is no package
 
-from pages import cli, contracts, events, killed, settings  # noqa: E402 - found on the path that is set above
+from pages import cli, contracts, events, killed, man, settings  # noqa: E402 - found on the path that is set above
 from pages.words import json_text as _json  # noqa: E402 - found on the path that is set above
 from pages.words import prose as _text  # noqa: E402 - found on the path that is set above
 from pages.words import type_text as _type  # noqa: E402 - found on the path that is set above
@@ -117,6 +117,7 @@ HOW_TO: dict[str, Callable[[], str]] = {"why-was-it-killed": killed.killed_page}
 GENERATED = {f"reference/{name}.md": page for name, page in PAGES.items()} | {
     f"how-to/{name}.md": page for name, page in HOW_TO.items()
 }
+GENERATED |= {"man/sictl.1": man.sictl_page, "man/sid.8": man.sid_page, "man/sid.toml.5": man.toml_page}
 """Path below `docs/` → what makes it."""
 
 

@@ -1,4 +1,4 @@
-"""Values that the shell completes: runs and setting keys, asked of the daemon.
+"""Values that the shell completes: runs, rounds and setting keys, asked of the daemon.
 
 Called by click's completion, at a press of the Tab key: one socket call with a budget of 150 ms, and silence where
 nobody answers. Never starts a daemon.
@@ -27,6 +27,28 @@ def complete_run(
     rows = (_asked(context, "run.list", {}) or {}).get("runs", ())
     items = [
         CompletionItem(row["run_id"], help=f"{row['status']} {row['repo']}")
+        for row in rows
+        if row["run_id"].startswith(incomplete)
+    ]
+    return items or [CompletionItem(incomplete, type="dir")]
+
+
+def complete_round(
+    context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return the rounds of the run that was named, else of the repository's or the only one; and runs."""
+    words = context.params.get("words") or ()
+    rows = (_asked(context, "run.list", {}) or {}).get("runs", ())
+    here = places.repository(places.here())
+    meant = [row for row in rows if row["run_id"].startswith(words[0]) or row["repo"] == words[0]] if words else (
+        [row for row in rows if row["repo"] == here] or rows
+    )  # fmt: skip
+    numbers = range(meant[0]["iteration"], 0, -1) if len(meant) == 1 else ()
+    items = [CompletionItem(str(n), help="round") for n in numbers if str(n).startswith(incomplete)]
+    if words:
+        return items
+    items += [
+        CompletionItem(row["run_id"], help=row["repo"])
         for row in rows
         if row["run_id"].startswith(incomplete)
     ]

@@ -233,6 +233,24 @@ def test_attach_json_is_a_document_a_line_with_its_cursor(daemon, sictl):
         assert documents[1]["text"] == "ü\n"
 
 
+def test_attach_goes_on_after_the_cursor_of_its_file(daemon, sictl, short_dir):
+    daemon.push("note", run_id=RUN)
+    file = short_dir / "cursor"
+    first = sictl("attach", "r7f3", "--no-follow", "--since", "0", "--cursor-file", str(file))
+    assert first.code == 0
+    assert len(first.out.splitlines()) == 2
+    assert file.read_text() == "2\n"
+    again = sictl("attach", "r7f3", "--no-follow", "--since", "0", "--cursor-file", str(file))
+    assert (again.code, again.out) == (0, "")
+    assert [path.name for path in short_dir.iterdir() if "cursor" in path.name] == ["cursor"]
+
+    file.write_text("junk")
+    refused = sictl("attach", "r7f3", "--no-follow", "--cursor-file", str(file))
+    assert (refused.code, refused.out, len(refused.err.splitlines())) == (2, "", 1)
+    lost = sictl("attach", "r7f3", "--no-follow", "--cursor-file", str(short_dir / "gone" / "cursor"))
+    assert (lost.code, len(lost.err.splitlines())) == (2, 1)
+
+
 def test_attach_from_a_cursor_or_a_time(daemon, sictl):
     daemon.push("old", run_id=RUN, timestamp="2020-01-01T00:00:00+00:00")
     daemon.push("new", run_id=RUN, timestamp=now())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -117,3 +118,21 @@ def test_the_readme_begins_with_what_it_is_and_stays_short() -> None:
 
 def test_exit_codes_in_the_reference_are_those_of_help() -> None:
     assert EXIT_CODES in (REPO / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", sorted((REPO / "docs" / "man").iterdir()), ids=lambda page: page.name)
+def test_a_manual_page_is_one_that_man_can_show(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    name, _, section = page.name.rpartition(".")
+    assert text.startswith(f'.TH "{name.upper()}" "{section}"')
+    assert "\n\n" not in text
+    assert (
+        f'"docs/man/{page.name}" = "share/man/man{section}/{page.name}"'
+        in (REPO / "pyproject.toml").read_text()
+    )
+    assert f"man{section}/{page.name}" in (REPO / "Makefile").read_text()
+    if (groff := shutil.which("groff")) is not None:
+        done = subprocess.run(
+            [groff, "-man", "-Tascii", "-ww", str(page)], capture_output=True, check=True, timeout=60
+        )
+        assert done.stderr == b""

@@ -9,6 +9,7 @@ import stat
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -23,17 +24,27 @@ from sid_cli.runs import is_active
 from sid_cli.session import Session
 from sid_cli.stream import Dropped, Follower, Notice, Record, log_filter, notice_of
 from sid_cli.text import clean_lines
-from sid_protocol.errors import NoSuchRun, SidError
+from sid_protocol.errors import NoSuchRun, SidError, UsageError
 from sid_protocol.jsonrpc import Notification
 
 LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
-@verb("attach", example="sictl attach\nsictl attach --since 2h --no-follow\nsictl attach --json | jq .event")
+@verb(
+    "attach",
+    example="sictl attach\nsictl attach --since 2h --no-follow\nsictl attach --json | jq .event\n"
+    "sictl attach --no-follow --cursor-file ~/.cache/sid.cursor",
+)
 @run_argument
 @topic_option
 @click.option(
     "--since", metavar="N|10m|2h|TIME", help="From a cursor or a time on.  [default: the last 20 records]"
+)
+@click.option(
+    "--cursor-file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Go on after the cursor that it holds, and keep the last one there.",
 )
 @click.option(
     "--follow/--no-follow", default=True, help="Go on with what happens, or leave after what there is."
@@ -47,13 +58,16 @@ def command(
     run: str | None,
     topic: str | None,
     since: str | None,
+    cursor_file: str | None,
     follow: bool,
     level: str | None,
     actor: str | None,
     output: str | None,
 ) -> None:
     """Follow a run's log; without any run, the daemon's. Ctrl-C detaches: the run goes on."""
-    moment = parse_since(since, datetime.now(UTC)) if since is not None else None
+    mark = CursorFile(Path(cursor_file)) if cursor_file is not None else None
+    kept = mark.read() if mark is not None else None
+    moment = parse_since(since, datetime.now(UTC)) if since is not None and kept is None else kept
     oldest = moment if isinstance(moment, datetime) else None
     cursor = 0 if isinstance(moment, datetime) else moment
     printer = Printer(session.console, as_json=output == "json" or (session.as_json and output is None))
@@ -61,6 +75,8 @@ def command(
     def show(notice: Notice) -> None:
         if oldest is None or not _too_old(notice, oldest):
             printer.show(notice)
+        if mark is not None and isinstance(notice, Record):
+            mark.write(notice.cursor)
 
     with session.daemon(spawn=False) as client:
         run_id = _meant(session, client, run, topic)
@@ -129,6 +145,50 @@ def _meant(session: Session, client: Client, run: str | None, topic: str | None)
 def _too_old(notice: Notice, oldest: datetime) -> bool:
     # Asked for a time, what is no longer kept from before it is no loss.
     return isinstance(notice, Dropped) or (isinstance(notice, Record) and is_before(notice.record, oldest))
+
+
+class CursorFile:
+    """The cursor of the last record that a script has had, in a file of its own.
+
+    Args:
+        path: The file; it need not be there yet.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> int | None:
+        """Return the cursor, None where there is none yet.
+
+        Raises:
+            UsageError: the file holds something else, or cannot be read.
+        """
+        try:
+            text = self._path.read_text(encoding="ascii").strip()
+        except FileNotFoundError:
+            if not self._path.parent.is_dir():
+                raise UsageError(f"there is no folder {self._path.parent} for the cursor file") from None
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"{self._path} cannot be read as a cursor file: {error}") from None
+        if not text.isdecimal():
+            raise UsageError(
+                f"{self._path} holds no cursor", hint="remove it, or name a file that attach wrote"
+            )
+        return int(text)
+
+    def write(self, cursor: int) -> None:
+        """Put a cursor there, whole or not at all.
+
+        Raises:
+            UsageError: it cannot be written.
+        """
+        beside = self._path.with_name(f".{self._path.name}.new")
+        try:
+            beside.write_text(f"{cursor}\n", encoding="ascii")
+            beside.replace(self._path)
+        except OSError as error:
+            raise UsageError(f"{self._path} cannot be written: {error.strerror}") from None
 
 
 class Printer:

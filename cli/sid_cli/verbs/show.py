@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from sid_cli.completing import complete_round
 from sid_cli.options import topic_option, verb
 from sid_cli.round_text import round_whole
 from sid_cli.session import Session
@@ -40,7 +41,7 @@ def _round(word: str) -> int:
 
 
 @verb("show", example="sictl show\nsictl show 7")
-@click.argument("words", metavar="[RUN] [ROUND]", nargs=-1)
+@click.argument("words", metavar="[RUN] [ROUND]", nargs=-1, shell_complete=complete_round)
 @topic_option
 def command(session: Session, words: tuple[str, ...], topic: str | None) -> None:
     """Show one round whole: plans, reviews, scores, kills, verdict, evidence; the last one without ROUND."""
