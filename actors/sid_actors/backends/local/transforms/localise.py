@@ -57,7 +57,8 @@ def find(source: Source) -> Iterator[Site]:
                 change=f"is looked up once before the loop, {why}",
                 edit=partial(_edit, source, loop, nodes),
                 depth=max(len(source.loops(node)) for node in nodes),
-                promise=0.1,
+                # a method call finds its method almost as fast as a local; anything else is searched by its name
+                promise=0.04 if why.startswith("as ") else 0.1,
             )
 
 

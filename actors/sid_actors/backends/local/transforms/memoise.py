@@ -30,7 +30,7 @@ def find(source: Source) -> Iterator[Site]:
                     symbol=scope.qualname,
                     text=source.code(scope.node),
                     what=f"`{scope.qualname}`",
-                    change="keeps its answers in a cache, since it is a pure function of its arguments",
+                    change="keeps its answers in a cache that grows with every new argument, since it is a pure function",
                     edit=partial(_edit, source, scope, exact=_exact(scope, kinds)),
                     depth=loops,
                     promise=0.95 if again > 1 else 0.75 if loops else 0.5,
