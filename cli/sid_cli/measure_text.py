@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sid_cli.text import clean, duration, number, table
+from sid_cli.text import DASH, clean, duration, number, table
 
 Row = Mapping[str, Any]
 UNSHOWN = "~"
@@ -46,16 +46,15 @@ def of_measurement(measurement: Row | None) -> str:
     return f"{told}  fast: not proven" if measurement.get("fast") else told
 
 
-def change_text(entry: Row, plain: str) -> str:
-    """Return the change that a round shows: with interval and n where scores are noisy, `~` where none was shown.
+def round_gain(entry: Row) -> str:
+    """Return what a round gained, positive is better: with interval and n where scores are noisy, `~` where unshown.
 
     Args:
         entry: The round's row.
-        plain: The change as a percentage, for a round whose scores are exact.
     """
     merged = entry["status"] == "merged"
     if entry.get("gain") is None:
-        return UNSHOWN if entry["status"] == "no_improvement" else plain
+        return UNSHOWN if entry["status"] == "no_improvement" else DASH
     told = gain_text(entry["gain"], entry.get("ci"))
     told = f"{told} n={entry['n']}" if entry.get("n") else told
     return told if merged else f"{UNSHOWN} {told}"

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sid_cli.cost_text import roles_table, round_cost, round_tokens
-from sid_cli.measure_text import change_text, of_measurement, runs_table
+from sid_cli.measure_text import of_measurement, round_gain, runs_table
 from sid_cli.status_text import Look
-from sid_cli.text import clean, duration, number, percent, shorten, table
+from sid_cli.text import clean, duration, number, shorten, table
 
 Row = Mapping[str, Any]
 _OUTPUT_LINES = 12
@@ -33,7 +33,7 @@ def history_table(rounds: Sequence[Row], look: Look) -> str:
             clean(entry["status"]).replace("_", " "),
             number(entry["score"] if entry["score"] is not None else entry["baseline_score"]),
             _signed(entry["delta"]),
-            change_text(entry, percent(_relative(entry))),
+            round_gain(entry),
             str(entry["candidates"]),
             str(entry["rejected"]),
             str(entry["force_kills"]),
@@ -50,7 +50,7 @@ def history_table(rounds: Sequence[Row], look: Look) -> str:
         "RESULT",
         ">BEST",
         ">DELTA",
-        ">CHANGE",
+        ">GAIN",
         ">RAN",
         ">REJ",
         ">KILLED",
@@ -72,11 +72,6 @@ def _signed(value: float | None) -> str:
     if value is None:
         return "-"
     return f"+{number(value)}" if value > 0 else number(value)
-
-
-def _relative(entry: Row) -> float | None:
-    before, delta = entry["baseline_score"], entry["delta"]
-    return None if delta is None or not before else delta / abs(before) * 100
 
 
 def round_whole(found: Row, look: Look) -> str:
@@ -110,7 +105,7 @@ def _head(summary: Row, look: Look) -> str:
     line = f"round {summary['iteration']}: {clean(summary['status']).replace('_', ' ')}"
     facts = [f"best {score}"]
     if summary["delta"] is not None:
-        facts.append(f"{_signed(summary['delta'])} ({change_text(summary, percent(_relative(summary)))})")
+        facts.append(f"{_signed(summary['delta'])} (gain {round_gain(summary)})")
     facts.append(f"took {duration(summary['duration_s'])}")
     if cost := round_cost(summary):
         facts.append(f"cost {cost}")

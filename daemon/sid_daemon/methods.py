@@ -247,6 +247,7 @@ class Methods:
                         rows.round_summary(
                             IterationHistory.model_validate_json(body),
                             MergeReport.model_validate_json(report),
+                            state.settings.benchmark_direction,
                         )
                     )
             return HistoryResult(rounds=found, next=end if end < last else None)
@@ -270,8 +271,11 @@ class Methods:
                 )
             told = IterationHistory.model_validate_json(history) if history else None
             merged = MergeReport.model_validate_json(report) if report else None
+            direction = state.settings.benchmark_direction
             return RoundResult(
-                summary=rows.round_summary(told, merged) if told and merged else live_rows.open_round(state),
+                summary=rows.round_summary(told, merged, direction)
+                if told and merged
+                else live_rows.open_round(state),
                 brief=ResearchBrief.model_validate_json(brief) if brief else None,
                 plans=documents_as(Plan, plans),
                 results=documents_as(BenchmarkResult, results),

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from sid_daemon.core.audit import headline
+from sid_daemon.core.evidence import Direction, Scale
 from sid_daemon.core.ladder import rung_of
 from sid_daemon.core.round import seconds_between
 from sid_daemon.core.state import RunState
@@ -130,12 +131,24 @@ def _known(amounts: Iterable[float | None]) -> float | None:
     return sum(known) if known else None
 
 
-def round_summary(history: IterationHistory, report: MergeReport) -> RoundSummary:
+def _exact_gain(history: IterationHistory, direction: Direction) -> float | None:
+    """Return what a winner gained whose score is exact, as the rule reckons it; None without one."""
+    before, after = history.baseline_score, history.winner.score if history.winner else None
+    if before is None or after is None:
+        return None
+    whole = before == int(before) and after == int(after)
+    return Scale(direction, min(before, after) > 0 and not whole, before).gap(before, after)
+
+
+def round_summary(
+    history: IterationHistory, report: MergeReport, direction: Direction = "higher_is_better"
+) -> RoundSummary:
     """Return one round as a row of the history.
 
     Args:
         history: Of the round.
         report: Its merge report.
+        direction: Which way the metric is better.
     """
     winner = history.winner
     known = winner is not None and winner.score is not None and history.baseline_score is not None
@@ -160,7 +173,7 @@ def round_summary(history: IterationHistory, report: MergeReport) -> RoundSummar
         if history.started_at and history.ended_at
         else None,
         reason=report.reason,
-        gain=tested.get("gain"),
+        gain=tested.get("gain") if tested else _exact_gain(history, direction),
         ci=tested.get("ci95"),
         n=tested.get("n_pairs"),
         p=tested.get("p"),

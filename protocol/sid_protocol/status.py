@@ -298,7 +298,9 @@ class RoundSummary(Result):
     duration_s: float | None = None
     reason: str | None = None
     gain: float | None = Field(
-        default=None, description="Relative gain of the candidate that was tested in pairs; 0.01 is 1 %."
+        default=None,
+        description="Gain of the winner over the incumbent, else of what noisy scores tested; 0.01 is 1 %, positive is "
+        "better, whichever way the metric runs.",
     )
     ci: Interval | None = Field(default=None, description="95 % interval of `gain`; an open end is null.")
     n: int | None = Field(default=None, description="Pairs of runs behind `gain`.")

@@ -97,6 +97,7 @@ def round_row(iteration: int, **changes: Any) -> dict[str, Any]:
         "baseline_score": 600.0 + iteration,
         "score": 601.0 + iteration,
         "delta": 1.0,
+        "gain": 0.0017,
         "family": "data",
         "hypothesis": f"hypothesis {iteration}",
         "commit": "a" * 40,

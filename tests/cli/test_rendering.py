@@ -138,7 +138,7 @@ def test_history_tells_a_proven_gain_from_one_that_was_not_shown():
     open_ended = round_row(
         2, status="no_improvement", gain=0.004, ci=[None, 0.012], n=5, score=None, delta=None
     )
-    tie = round_row(3, status="no_improvement", score=None, delta=None)
+    tie = round_row(3, status="no_improvement", score=None, delta=None, gain=None)
 
     lines = history_table([proven, open_ended, tie], PLAIN).split("\n")
 
@@ -166,7 +166,7 @@ def test_history_is_a_table_with_the_gain():
         "RESULT",
         "BEST",
         "DELTA",
-        "CHANGE",
+        "GAIN",
         "RAN",
         "REJ",
         "KILLED",
@@ -176,7 +176,7 @@ def test_history_is_a_table_with_the_gain():
     ]
     narrow = history_table([round_row(1), lost], Look(paint=Paint(), marks=Marks(utf8=True), width=80))
     assert max(map(len, narrow.split("\n"))) <= 80
-    assert narrow.split()[:5] == ["ROUND", "RESULT", "BEST", "CHANGE", "RAN"]
+    assert narrow.split()[:5] == ["ROUND", "RESULT", "BEST", "GAIN", "RAN"]
     assert "602" in lines[1]
     assert "+0.2 %" in lines[1]
     assert lines[1].endswith("data    hypothesis 1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -174,6 +175,8 @@ def test_a_round_becomes_a_row_of_the_history() -> None:
     row = round_summary(history, report)
 
     assert (row.status, row.baseline_score, row.score, row.delta) == ("merged", 10.0, 11.9, 1.9)
+    assert row.gain == pytest.approx(math.log(1.19))
+    assert round_summary(history, report, "lower_is_better").gain == pytest.approx(-math.log(1.19))
     assert (row.candidates, row.rejected, row.force_kills, row.commit) == (2, 0, 0, play.now.head)
     assert row.duration_s is not None
     assert row.duration_s > 0

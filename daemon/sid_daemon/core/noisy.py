@@ -83,9 +83,10 @@ def _entrants(session: Session) -> list[Entrant]:
 def _judged(session: Session, finalist: Entrant, trial: Trial, end: End) -> None:
     """Record the finalist's outcome: the confirm stage speaks, where it came to a pair."""
     if end.kind == "failed" and end.run is not None:
-        session.outcomes[finalist.arm] = replace(
-            failure(end.run, "infrastructure"), sub_scores=medians(trial.after)
-        )
+        # Its own tree ran in the screen, so what the shell made of the exit is not the plan's fault alone.
+        found = failure(end.run, "infrastructure")
+        category = "timeout" if found.status == "timeout" else "infrastructure"
+        session.outcomes[finalist.arm] = replace(found, category=category, sub_scores=medians(trial.after))
         return
     known = session.outcomes[finalist.arm]
     if not trial.before:

@@ -46,7 +46,8 @@ def summary_text(state: RunState, *, notes: Sequence[str] = ()) -> str:
     if state.hint:
         lines.append(f"Hint: {state.hint}")
     if state.best_interval is not None:
-        low, high = (("?" if end is None else repr(end)) for end in state.best_interval)
+        # An estimate: more digits would say more than it knows.
+        low, high = (("?" if end is None else f"{end:.6g}") for end in state.best_interval)
         lines.append(f"95 % interval of the best score: [{low}, {high}]")
     if state.audited is not None:
         lines.append(f"Audit: {headline(state.audited)}")
