@@ -1,12 +1,13 @@
 """Simulate rounds with a known truth and print what each rule makes of them.
 
-    python benchmarks/measurement/simulate.py            # 10,000 rounds a noise model: about an hour on one core
+    python benchmarks/measurement/simulate.py            # 10,000 rounds a noise model: about half an hour on one core
     python benchmarks/measurement/simulate.py --quick    # 200 rounds: a minute
     python benchmarks/measurement/simulate.py --only false-merges --rule ours --rounds 2000 --trace runs.txt
+    python benchmarks/measurement/simulate.py --only false-merges --model 'gaussian 1 %' --model 'trace sort-wall'
 
 The project's rule is the project's own code (`sid_daemon.core.selection`), driven run by run. Rates stand with
-their 95 % interval (Wilson). `--trace` adds a noise model replayed from a file of scores of one tree, one a line,
-in the order in which they were measured.
+their 95 % interval (Wilson). The traces in `traces/` are noise models, too, and so is one that `--trace` names: a file of
+scores of one tree, one a line, in the order in which they were measured.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from benchmarks.measurement.rules import Greedy, MedianOf, Omc, Ours, Rule, Welc
 from benchmarks.measurement.worlds import MODELS, Noise, World, gaussian
 from sid_daemon.core.selection import Policy
 
+TRACES = Path(__file__).parent / "traces"
 CAMPAIGN = 20  # rounds of one run: long enough for a remembered best to creep
 NOBODY = [0.0, 0.0, 0.0, 0.0]
 
@@ -188,11 +190,14 @@ def main() -> None:
     parser.add_argument("--only", choices=PARTS, action="append", help="one part of the table")
     parser.add_argument("--rule", choices=RULES, action="append", help="one rule of the table")
     parser.add_argument("--trace", type=Path, help="scores of one tree, one a line: one more noise model")
+    traces = sorted(TRACES.glob("*.txt"))
+    models = {**MODELS, **{f"trace {path.stem}": recorded(path) for path in traces}}
+    parser.add_argument("--model", choices=models, action="append", help="one noise model of the table")
     given = parser.parse_args()
     rounds = 200 if given.quick else given.rounds
     for name in set(RULES) - set(given.rule or RULES):
         del RULES[name]
-    models = dict(MODELS)
+    models = {name: noise for name, noise in models.items() if name in (given.model or models)}
     if given.trace:
         models[f"trace {given.trace.stem}"] = recorded(given.trace)
     for name in given.only or PARTS:

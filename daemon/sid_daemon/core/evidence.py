@@ -28,6 +28,7 @@ import math
 from bisect import insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import median, stdev
 from typing import Literal
 
@@ -192,8 +193,13 @@ def interval(gaps: Sequence[float]) -> Interval:
         Low and high end; (None, None), open on both sides, for fewer than 7 gaps. The estimate is
         always inside. It may be looked at after every pair without losing its coverage.
     """
-    if len(gaps) < INTERVAL_PAIRS:
-        return None, None
+    return (None, None) if len(gaps) < INTERVAL_PAIRS else _interval(tuple(gaps))
+
+
+@lru_cache(
+    maxsize=4
+)  # a verdict tells one stage's interval in several places; it costs most of a decision's time
+def _interval(gaps: tuple[float, ...]) -> Interval:
     middle = estimate(gaps)
     low = _low_end(gaps)
     high = -_low_end([-gap for gap in gaps])
