@@ -255,6 +255,9 @@ def test_a_run_that_was_stopped_changed_and_resumed_is_made_again_whole(world: W
     world.sictl("start", numbers.path, "--rounds", "4")
     with world.wire() as wire:
         wire.follow().until("benchmark_finished", iteration=2, actor="executor_1")
+        busy = world.sictl("replay", run_of(world), code=5)
+        assert "is active in" in busy.err
+        assert [path.name for path in (numbers.path / ".sid/topics").iterdir()] == ["default"]
         world.sictl("stop", numbers.path, "--now")
         world.sictl("config", "set", "--run", run_of(world), "plateau_window", "7")
         world.sictl("idea", numbers.path, "try a larger one")
@@ -333,6 +336,10 @@ def test_what_cannot_be_replayed_says_so(world: World, numbers: Repo) -> None:
 
     assert "has no recording; record it: sictl config set" in world.sictl("replay", run, code=4).err
     assert "no run 'qqqqqq'" in world.sictl("replay", "qqqqqq", code=4).err
+
+    world.sictl("config", "set", "--run", run, "replay_from", "other")
+    assert "start a replay with: sictl replay RUN" in world.sictl("start", numbers.path, code=2).err
+    world.sictl("config", "set", "--run", run, "replay_from", "null")
 
     world.sictl("config", "set", "--run", run, "record", "true")
     world.run(numbers, "--rounds", "1")

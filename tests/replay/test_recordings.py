@@ -18,7 +18,6 @@ import trio
 
 from sid_actors.repository import discover
 from sid_daemon.baseline import record_creation
-from sid_daemon.core.run import step
 from sid_daemon.core.state import RunState
 from sid_daemon.redaction import Redactor
 from sid_daemon.replay.recorder import Recorder
@@ -76,8 +75,8 @@ class Made:
         self.log = log
 
 
-async def made_again(recording: Recording, repo: Repo, root: Path, cap: int | None = None) -> Made:
-    """Replay a recording in a repository, to its end."""
+async def set_up(recording: Recording, repo: Repo, root: Path, cap: int | None = None) -> RunCreated:
+    """Make the track of a replay."""
     info = await discover(str(repo.path))
     began = recording.event(recording.entries[0])
     assert isinstance(began, RunCreated)
@@ -89,24 +88,56 @@ async def made_again(recording: Recording, repo: Repo, root: Path, cap: int | No
     store = RunStore(root, root / "copy.db")
     await store.open()
     await record_creation(store, None, created, None)
-    state, _ = step(None, created)
+    await store.close()
+    return created
+
+
+async def go_on(recording: Recording, created: RunCreated, stop_at: int | None = None) -> Made:
+    """Start a replay, or start it again, and return once it has ended.
+
+    Args:
+        recording: What is replayed.
+        created: Its track.
+        stop_at: The user stops it when so many log records are told.
+    """
+    store = RunStore(Path(created.root), Path(created.root) / "copy.db")
+    state = await store.open()
+    assert state is not None
     log: list[tuple[str, dict[str, Any]]] = []
-    replayer = Replayer(
-        state,
-        store,
-        Redo(info, recording, lambda: created.settings),
-        lambda _level, event, **fields: log.append((event, fields)),
-        recording,
-        Redactor(),
-        end_of(recording),
-        (),
-    )
+    enough = trio.Event()
+
+    def emit(_level: str, event: str, **fields: Any) -> None:
+        log.append((event, fields))
+        if len(log) == stop_at:
+            enough.set()
+
+    done = await store.read(lambda journal: journal.times())
+    redo = Redo(await discover(created.repo), recording, lambda: created.settings)
+    replayer = Replayer(state, store, redo, emit, recording, Redactor(), end_of(recording), done)
     with trio.fail_after(60):
-        await replayer.run(RunStarted(settings=created.settings))
-    journal = Journal(root / "state/run.db")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(replayer.run, RunStarted(settings=created.settings))
+            if stop_at is not None:
+                await enough.wait()
+                await replayer.stop(now=False)
+    journal = Journal(Path(created.root) / "state/run.db")
     found = known(journal)
     journal.close()
     return Made(replayer.state, found, log)
+
+
+async def made_again(recording: Recording, repo: Repo, root: Path, cap: int | None = None) -> Made:
+    """Replay a recording in a repository, to its end."""
+    return await go_on(recording, await set_up(recording, repo, root, cap))
+
+
+def check(name: str, again: Made) -> None:
+    """Check that a replay came to what was known of its run."""
+    then = json.loads((RECORDINGS / f"{name}.json").read_text())
+    for key, value in then.items():
+        assert is_kept(value, again.known[key]), (
+            f"{key} was {value}, is {again.known[key]}: {again.state.reason}"
+        )
 
 
 def test_there_are_recordings() -> None:
@@ -123,14 +154,21 @@ async def test_a_recorded_run_comes_out_the_same(
 
     again = await made_again(recording, made, short_dir / "root", cap)
 
-    then = json.loads((RECORDINGS / f"{name}.json").read_text())
-    for key, value in then.items():
-        assert is_kept(value, again.known[key]), (
-            f"{key} was {value}, is {again.known[key]}: {again.state.reason}"
-        )
+    check(name, again)
     slug = again.state.goal_slug
-    assert made.git("rev-parse", f"improve/{slug}") == then["head"]
+    assert made.git("rev-parse", f"improve/{slug}") == again.known["head"]
     assert made.git("fsck", "--no-dangling", "--connectivity-only") == ""
+
+
+@pytest.mark.parametrize("stop_at", [3, 30])
+async def test_a_replay_that_was_stopped_goes_on(stop_at: int, repo: MakeRepo, short_dir: Path) -> None:
+    recording = read_recording(RECORDINGS / "eventful.jsonl")
+    created = await set_up(recording, base("eventful", repo), short_dir / "root")
+
+    first = await go_on(recording, created, stop_at)
+    assert first.state.status == "user_stopped"
+    assert first.state.completed < 3
+    check("eventful", await go_on(recording, created))
 
 
 async def test_a_question_that_was_not_asked_is_named(repo: MakeRepo, short_dir: Path) -> None:

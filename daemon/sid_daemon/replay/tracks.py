@@ -132,10 +132,9 @@ async def _write(
     created: RunCreated,
     first: RoundPrepared | None,
 ) -> None:
-    await trio.to_thread.run_sync(_write_config, root, created.settings, first)
-    master = GitMaster(info)
-    await master.exclude_ours()
     await trio.to_thread.run_sync(_make_branch, info.common_dir, created)
+    await trio.to_thread.run_sync(_write_config, root, created.settings, first)
+    await GitMaster(info).exclude_ours()
     store = RunStore(root, host.copy_path(created.run_id))
     try:
         await store.open()
