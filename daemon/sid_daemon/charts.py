@@ -1,7 +1,8 @@
 """Keeps `tracking/progress.png` of each run up to date: after each round and at the end.
 
 Drawing takes a child process about two seconds of CPU, so it happens beside the run, at low priority, one at a
-time, and, where scores are noisy, never while a benchmark runs. A chart that cannot be drawn is told once.
+time, and, where scores are noisy, never while a benchmark runs. Where rounds are quicker than that, some are left out, so that
+charts never take more than a tenth of the time; the last one is drawn at once. A chart that cannot be drawn is told once.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from sid_daemon.store.registry import KnownRun
 
 
+REST = 9.0
+"""So many times as long as a chart took nothing is drawn after it, while its run goes on."""
+
+
 class Charts:
     """Draws charts for a host.
 
@@ -34,10 +39,13 @@ class Charts:
         self._wanted: dict[str, KnownRun] = {}
         self._drawing = False
         self._told: set[str] = set()
+        self._over = trio.Event()
 
     def want(self, run: KnownRun, host: Host) -> None:
         """Ask for a run's chart; several wishes for one run are one."""
         self._wanted[run.run_id] = run
+        if run.run_id not in host.active:
+            self._over.set()
         if not self._drawing:
             self._drawing = True
             host.nursery.start_soon(self._draw_all, host)
@@ -45,8 +53,13 @@ class Charts:
     async def _draw_all(self, host: Host) -> None:
         try:
             while self._wanted:
+                self._over = trio.Event()
                 _, run = self._wanted.popitem()
+                begun = trio.current_time()
                 await self._draw(run, host)
+                if run.run_id in host.active:
+                    with trio.move_on_after(REST * (trio.current_time() - begun)):
+                        await self._over.wait()
         finally:
             self._drawing = False
 

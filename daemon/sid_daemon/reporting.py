@@ -111,7 +111,7 @@ async def draw(state: RunState, store: RunStore, form: str) -> bytes:
         SidError: the extra `charts` is not installed.
     """
     entries = await store.entries("tracking/raw_data.json")
-    spec: dict[str, Any] = step_chart(entries, state)
+    spec: dict[str, Any] = await trio.to_thread.run_sync(step_chart, entries, state)
     return await render_chart(spec, form)
 
 
