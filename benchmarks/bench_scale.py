@@ -24,6 +24,8 @@ from bench_efficiency import Daemon, daemon_with_run
 from sid_daemon.runstore import STATE_VERSION, dump_state, fold
 from sid_daemon.store.journal import Journal
 
+RUN = argparse.Namespace(folder=None, agent_s=0.0, bench_s=0.0, files=0, at_once=0)
+
 
 def multiplied(database: Path, rounds: int) -> None:
     """Enter the second round again and again, until there are so many."""
@@ -84,7 +86,7 @@ def as_round(text: str, number: int) -> str:
 
 def measure(rounds: int, more: int) -> dict[str, float]:
     """Resume a run of so many rounds, and let it go on for some more."""
-    with daemon_with_run(2, 3, 0.0, 0.0) as (daemon, repo):
+    with daemon_with_run(2, 3, RUN) as (daemon, repo):
         daemon.call("log.subscribe", since=0)
         daemon.call("run.start", repo=repo)
         daemon.until("run_ended")
@@ -114,10 +116,10 @@ def measure(rounds: int, more: int) -> dict[str, float]:
         again.records.clear()
         walls, cpus, weights = [], [], []
         for _ in range(more):
-            at, cpu = time.monotonic(), again.cpu_s()
+            at, cpu = time.monotonic(), again.cpu_s()[0]
             again.until("round_recorded")
             walls.append(time.monotonic() - at)
-            cpus.append(again.cpu_s() - cpu)
+            cpus.append(again.cpu_s()[0] - cpu)
             weights.append(again.rss_mb())
         again.until("run_ended")
         assert cursor >= 0

@@ -13,13 +13,16 @@ import threading
 import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import trio
 
 from sid_actors import procfs
 from sid_actors.containment import Members
 from sid_actors.job import JobSpec, OverLimit
-from sid_protocol.settings import Limits
+
+if TYPE_CHECKING:  # the daemon answers before settings are imported
+    from sid_protocol.settings import Limits
 
 _LOOK_EACH_S = 0.25
 _DISK_SHARE = 0.05  # of one core: looking at a large folder takes no more

@@ -139,9 +139,11 @@ def test_a_target_branch_that_is_moved_does_not_matter(stage: Stage) -> None:
         wire.until("executor_started")
         tree = stage.repo.git("rev-parse", "main^{tree}")
         mine = stage.repo.git("commit-tree", tree, "-p", "main", "-m", "Mine")
-        stage.repo.git("branch", "other", mine)
+        stage.repo.git("update-ref", "refs/heads/main", mine)
         wire.until("run_ended", status="max_iterations")
     assert stage.disagreements() == []
+    assert stage.repo.git("rev-parse", "main") == mine
+    assert mine not in stage.repo.git("rev-list", "improve/raise_the_number").split()
     stage.leave(daemon)
 
 
