@@ -114,7 +114,11 @@ def _ran_away(pid: int, since: int) -> bool:
     with contextlib.suppress(ProcessLookupError):
         if stat is None or stat.started < since or os.getsid(pid) == os.getsid(0):
             return False
-        return not any(pid in started or mark.is_on(pid) for mark, started in list(_alive.values()))
+        jobs = list(_alive.values())
+        if any(pid in started for _, started in jobs):
+            return False
+        tag, job_id = procfs.file_locks_limit(pid), procfs.environment_value(pid, JOB_VARIABLE)
+        return not any(tag == mark.tag or job_id == mark.job_id for mark, _ in jobs)
     return False
 
 
@@ -152,8 +156,8 @@ class PlainTree:
     cpu_s: float = 0.0
 
     def members(self) -> Mapping[int, ProcessStat]:
-        """Return all that are alive, as far as one look can tell."""
-        return procfs.tree({self.main, *self._adopted(), *self._in_cgroup()})
+        """Return all that are alive, as far as one look can tell; the dead are reaped, so that they do not pile up."""
+        return procfs.tree({self.main, *filter(self._lives, self._adopted()), *self._in_cgroup()})
 
     def end(self) -> set[int]:
         """Kill all members until none is left, and reap those that were adopted; blocks.
@@ -193,17 +197,22 @@ class PlainTree:
         if alive and self.cgroup:
             self.cgroup.kill()
         for pid in self._adopted():
-            if (cpu_s := reap(pid)) is None:
+            if self._lives(pid):
                 _kill_child(pid)
                 alive.add(pid)
             else:
-                self.cpu_s += cpu_s
                 reaped = True
         main = procfs.read_stat(self.main)
         if main and main.state not in procfs.ENDED:
             _kill_child(self.main)
             alive.add(self.main)
         return alive, reaped
+
+    def _lives(self, orphan: int) -> bool:
+        """Whether an adopted process is alive; if not, it is reaped."""
+        cpu_s = reap(orphan)
+        self.cpu_s += cpu_s or 0.0
+        return cpu_s is None
 
     def _adopted(self) -> Iterator[int]:
         """Yield the orphans of this job, the youngest first."""

@@ -75,7 +75,7 @@ def room_in(folder: str, limits: Limits) -> DiskRoom | None:
 
 
 async def passed(spec: JobSpec, members: Members, enforced: Collection[str]) -> OverLimit:
-    """Return once a job has passed a limit; never where there is nothing to be watched.
+    """Return once a job has passed a limit; never where there is nothing to be looked at.
 
     Args:
         spec: The job.
@@ -86,11 +86,13 @@ async def passed(spec: JobSpec, members: Members, enforced: Collection[str]) -> 
     counted = "pids" in enforced or (spec.sandbox is not None and os.getuid() != 0)
     processes = None if counted else limits.processes
     memory_mb = None if "memory" in enforced else limits.memory_mb
-    if processes is None and memory_mb is None and spec.room is None:
+    # Without a namespace of their own its orphans come to us, and who looks reaps the dead among them.
+    looked_for = spec.sandbox is None or processes is not None or memory_mb is not None
+    if not looked_for and spec.room is None:
         await trio.sleep_forever()
 
     def look() -> OverLimit | None:
-        if processes is not None or memory_mb is not None:
+        if looked_for:
             found = members()
             count = sum(stat.threads for stat in found.values())
             if processes is not None and count > processes:

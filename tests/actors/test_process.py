@@ -152,6 +152,22 @@ async def test_a_cancelled_job_leaves_nobody(short_dir: Path, box: str, tree: st
     assert alive_in(short_dir) == []
 
 
+async def test_orphans_that_ended_are_reaped_while_the_job_runs(short_dir: Path) -> None:
+    """Each is a child of the daemon; thousands of dead ones made every look at its children slow."""
+    orphans = "for i in $(seq 200); do (sh -c 'exit 0' &); done; echo up; sleep 600"
+    before = procfs.children_of(os.getpid())
+    up = trio.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lambda: run_job(make_spec(short_dir, orphans), on_output=lambda *_: up.set()))
+        await up.wait()
+        left = before
+        with trio.fail_after(30):
+            while len(left) != len(before) + 1:
+                await trio.sleep(0.05)
+                left = procfs.children_of(os.getpid())
+        nursery.cancel_scope.cancel()
+
+
 async def test_who_hides_from_its_job_is_found_and_others_are_spared(
     short_dir: Path, real_process: Spawn
 ) -> None:

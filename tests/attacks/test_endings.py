@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import signal
 from pathlib import Path
 
@@ -27,11 +28,12 @@ SHAPES = {
     "deaf": "(trap '' TERM HUP INT; sleep 987605 & while :; do sleep 987605; done) & ",
     "stopped": "sleep 987606 & kill -STOP $!; ",
     "scrubbed": "(env -i setsid sleep 987607 &); ",
+    "disguised": "(prlimit --locks=5:5 env -i setsid sleep 987609 &); ",
     "racing": "printf '%s' 'n=${1:-0}; [ $n -gt 400 ] && exit; setsid sh /tmp/race $((n+1)) & sleep 0.05; exit' > /tmp/race;"
     " for i in $(seq 45); do setsid sleep 987608 & done; for i in 1 2 3 4 5; do sh /tmp/race 0 & done; ",
 }
 UP = "echo stands >&2; wait; exec sleep 987600"
-ENDINGS = ("deadline", "stop", "stop --now", "stop while paused", "SIGTERM", "SIGKILL and start")
+ENDINGS = ("deadline", "stop", "stop --now", "stop while paused", "SIGTERM", "SIGINT", "SIGKILL and start")
 
 
 def survivors() -> list[str]:
@@ -46,6 +48,16 @@ def survivors() -> list[str]:
     return found
 
 
+def in_cgroups(world: World) -> list[str]:
+    """Everything that lives in a cgroup of a job, where the daemon has any."""
+    home = hashlib.sha256(str(world.state).encode()).hexdigest()[:12]
+    return [
+        f"{path.parent.name}: {path.read_text().split()}"
+        for path in Path("/sys/fs/cgroup").glob(f"**/{home}/*/cgroup.procs")
+        if path.read_text().strip()
+    ]
+
+
 def end(world: World, target: Repo, ending: str) -> None:
     """Bring the run to its end, or its daemon, in one of the ways there are."""
     if ending == "deadline":
@@ -55,8 +67,8 @@ def end(world: World, target: Repo, ending: str) -> None:
         if ending.endswith("paused"):
             world.sictl("pause", target.path)
         world.sictl("stop", target.path, *(["--now"] if ending.endswith("--now") else []))
-    elif ending == "SIGTERM":
-        world.kill(by=signal.SIGTERM)
+    elif ending in ("SIGTERM", "SIGINT"):
+        world.kill(by=signal.Signals[ending])
     else:
         world.kill()
         world.daemon()
@@ -80,7 +92,7 @@ def test_no_shape_survives(repo: MakeRepo, world: World, ending: str, sandbox: b
         "--set",
         "kill_threshold=100",
         "--set",
-        "max_parallel_executors=8",
+        "max_parallel_executors=9",
     )
     set_up(world, target, agent, len(attacks), *more, sandbox=sandbox)
     world.sictl("start", target.path, "--rounds", "1")
@@ -88,9 +100,12 @@ def test_no_shape_survives(repo: MakeRepo, world: World, ending: str, sandbox: b
         wire.follow()
         for _ in attacks:
             wire.until("agent_stderr", line="stands")
+    lived = in_cgroups(world)
     end(world, target, ending)
 
     assert survivors() == []
+    assert in_cgroups(world) == []
+    print(f"{ending}: {len(attacks)} trees, {len(lived)} of them in cgroups, no survivor")
     if ending == "deadline":
         shown = world.sictl("show", target.path, "1", "--json").json["round"]
         kills = [result["force_kill"] for result in shown["results"]]
