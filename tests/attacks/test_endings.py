@@ -72,7 +72,7 @@ def end(world: World, target: Repo, ending: str) -> None:
     else:
         world.kill()
         world.daemon()
-        world.sictl("stop", target.path, "--now", code=None)
+        world.sictl("stop", target.path, code=None)  # returns when it has tidied up, too
 
 
 @pytest.mark.parametrize("sandbox", [True, False], ids=["sandboxed", "plain"])
