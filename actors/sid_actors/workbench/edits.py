@@ -36,7 +36,8 @@ IGNORED = (
     "node_modules/",
 )
 """Ignored in every repository, unless tracked."""
-_IGNORED_FOLDERS = frozenset(name.rstrip("/") for name in IGNORED if name.endswith("/"))
+IGNORED_FOLDERS = frozenset(name.rstrip("/") for name in IGNORED if name.endswith("/"))
+"""The folders among them."""
 _UNDER_WAY = (
     *("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "BISECT_LOG"),
     *("rebase-merge", "rebase-apply", "sequencer"),
@@ -190,7 +191,7 @@ def _look(
     extras = [
         path
         for folder in (seal.folders if difference.has_more else ())
-        for path in disk.walk_all(root, folder, _IGNORED_FOLDERS)
+        for path in disk.walk_all(root, folder, IGNORED_FOLDERS)
         if path not in tracked and not path.endswith(".pyc") and not _is_shown(path, worktree.shown)
     ]
     return _Found(

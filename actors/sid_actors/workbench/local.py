@@ -23,7 +23,13 @@ from sid_actors.repository import RepoInfo
 from sid_actors.trees import GITLINK, Change, changes, files, open_repository, tree_of, with_changes
 from sid_actors.workbench.base import Collected
 from sid_actors.workbench.checkouts import Checkouts, Worktree
-from sid_actors.workbench.edits import ConversionConfig, Edits, conversion_config, find_edits
+from sid_actors.workbench.edits import (
+    IGNORED_FOLDERS,
+    ConversionConfig,
+    Edits,
+    conversion_config,
+    find_edits,
+)
 from sid_actors.workbench.fingerprint import fingerprint
 from sid_actors.workbench.inspection import inspect
 from sid_actors.workbench.pool import PlainCheckout
@@ -36,7 +42,7 @@ from sid_actors.workbench.seal import (
     make_seal,
 )
 from sid_actors.workbench.shared import Shared
-from sid_actors.workbench.submodules import submodule_paths
+from sid_actors.workbench.submodules import Stamps, stamps, submodule_paths
 from sid_protocol.errors import GitError
 from sid_protocol.ids import worktree_name
 from sid_protocol.records import Category
@@ -84,6 +90,7 @@ class LocalWorkbench:
         self._sealed: dict[str, tuple[str, ...]] = {}  # by path, as in `_shown`
         self._shared = shared
         self._shown: dict[str, tuple[Mount, ...]] = {}
+        self._stamps: dict[str, Stamps] = {}  # where no sandbox keeps agents from writing there
         self._config: ConversionConfig | None = None  # as it is when the run starts
 
     async def open_worktree(self, iteration: int, executor: str, base: str, start: str | None = None) -> str:
@@ -97,6 +104,8 @@ class LocalWorkbench:
         made = replace(made, shown=frozenset((*modules, *inside)))
         self._open[worktree_name(self._topic, iteration, executor)] = made
         self._sealed[made.path] = (*seal.shown, *modules)
+        if modules and not self._is_walled():
+            self._stamps[made.path] = await stamps(made.path, modules, IGNORED_FOLDERS)
         return made.path
 
     async def sealed_paths(self, worktree: str) -> tuple[str, ...]:
@@ -126,12 +135,14 @@ class LocalWorkbench:
         if isinstance(edits, Refusal):
             return _refused(edits)
         differences, commit = await trio.to_thread.run_sync(self._commit, worktree, base, edits, message)
+        lost = await self._lost(worktree.path)
         if not differences:
-            refusal: tuple[Category, str] = ("logic_error", "empty change")
+            refusal: tuple[Category, str] = ("logic_error", printable("; ".join(("empty change", *lost))))
             return Collected(commit=None, diff_stat="", net_lines=0, paths=(), refusal=refusal)
         collected = await trio.to_thread.run_sync(self._judge, seal, settings, edits, differences, commit)
         stat = await diff_stat(self._info.common_dir, base, commit, differences)
-        return replace(collected, diff_stat=stat, net_lines=_net_lines(stat))
+        findings = (*collected.findings, *map(printable, lost))
+        return replace(collected, diff_stat=stat, net_lines=_net_lines(stat), findings=findings)
 
     def _judge(
         self, seal: Seal, settings: Settings, edits: Edits, differences: list[Change], commit: str
@@ -162,6 +173,16 @@ class LocalWorkbench:
             tree=tree,
         )
 
+    async def _lost(self, path: str) -> tuple[str, ...]:
+        """Say which submodules of a worktree were edited, which is no part of a candidate."""
+        before = self._stamps.get(path, {})
+        after = await stamps(path, before, IGNORED_FOLDERS)
+        return tuple(
+            f"edits in the submodule {module} are left out"
+            for module in before
+            if before[module] != after[module]
+        )
+
     async def view(self, commit: str) -> str:
         """See `Workbench.view`; one commit at a time, those of a round are the same."""
         async with self._view_lock:
@@ -183,6 +204,7 @@ class LocalWorkbench:
                 del self._open[name]
                 self._sealed.pop(made.path, None)
                 self._shown.pop(made.path, None)
+                self._stamps.pop(made.path, None)
 
     async def _show(self, folder: str, commit: str) -> tuple[Mount, ...]:
         """Put into a checkout what it has besides its tracked files, and remember it for the sandbox."""

@@ -1,12 +1,14 @@
 """Submodules of a checkout: filled from the git directories that the user has already, never from the network.
 
 `pool` and `checkouts` fill them after the tree itself; the set-up gate asks `check_submodules` before anything is
-made. What lies in a submodule is no part of a candidate: agents see it read-only, edits in it are not collected.
+made. What lies in a submodule is no part of a candidate: agents see it read-only, edits in it are not collected. Without
+a sandbox an agent can make some all the same: `stamps` before and after tell, so that the candidate's record can say it.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,6 +80,35 @@ async def check_submodules(git_dir: str, tree: str, prefix: str = "") -> None:
 async def submodule_paths(git_dir: str, tree: str) -> tuple[str, ...]:
     """Return where the submodules of a tree lie."""
     return tuple(path for path, _ in await trio.to_thread.run_sync(_links, git_dir, tree))
+
+
+Stamps = Mapping[str, frozenset[tuple[str, int, int, int]]]
+"""Submodule → path below it, size, inode and time of change of every file; the last no program can set."""
+
+
+async def stamps(folder: str, modules: Iterable[str], ignored: Container[str]) -> Stamps:
+    """Return what tells whether anything in the submodules of a checkout changes.
+
+    Args:
+        folder: The checkout.
+        modules: Where its submodules lie.
+        ignored: Names of folders whose content is never anybody's edit.
+
+    Raises:
+        OSError: a folder cannot be read.
+    """
+    return await trio.to_thread.run_sync(
+        lambda: {module: frozenset(_stamped(f"{folder}/{module}", ignored)) for module in modules}
+    )
+
+
+def _stamped(folder: str, ignored: Container[str]) -> Iterator[tuple[str, int, int, int]]:
+    for at, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name not in ignored]
+        for name in names:
+            path = f"{at}/{name}"
+            found = os.lstat(path)
+            yield path, found.st_size, found.st_ino, found.st_ctime_ns
 
 
 class _MissingError(GitError):

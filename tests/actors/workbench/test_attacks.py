@@ -107,9 +107,17 @@ async def test_a_submodule_that_is_left_alone_is_no_change(repo: MakeRepo, open_
     async with open_bay(made) as bay:
         fine = await bay.attempt(ordinary_edit, 1)
         filled = await bay.attempt(lambda top: (top / "sub/f").write_text("y\n"), 2)
+
+        def edit_both(top: Path) -> None:
+            ordinary_edit(top)
+            (top / "sub/new").write_text("y\n")
+
+        both = await bay.attempt(edit_both, 3)
     assert (fine.refusal, fine.paths) == (None, ("app.py",))
     # It was filled for the agent to read; what is edited in there is never committed, so never measured.
-    assert (filled.refusal, filled.commit) == (("logic_error", "empty change"), None)
+    lost = "edits in the submodule sub are left out"
+    assert (filled.refusal, filled.commit) == (("logic_error", f"empty change; {lost}"), None)
+    assert (fine.findings, both.refusal, both.paths, both.findings) == ((), None, ("app.py",), (lost,))
 
 
 async def test_a_rework_starts_from_the_candidate_and_is_judged_against_the_base(
