@@ -14,6 +14,7 @@ from sid_actors.activity import ActivityLog
 from sid_actors.backends.base import Turn
 from sid_actors.backends.local.adapter import LocalBackend
 from sid_actors.backends.parse import parse_advice, parse_brief, parse_judgement, parse_plan
+from sid_actors.job import Mount
 from sid_actors.track import Attempt
 from sid_actors.workbench.sandbox import Sandbox
 from sid_actors.workbench.toolchain import find_toolchain
@@ -271,3 +272,23 @@ async def test_ruff_is_asked_where_there_is_one_and_can_only_read(shop: Shop, sh
         ruff.write_text(text)
         with pytest.raises(BackendError, match="no idea left"):
             await shop.plan(iteration=2 + len(text))
+
+
+async def test_the_profile_sees_what_the_settings_share(shop: Shop, short_dir: Path) -> None:
+    deps = short_dir / "deps"
+    deps.mkdir()
+    (deps / "helper.py").write_text("N = 18\n")
+    shop.write(
+        {"bench.py": "import sys\nsys.path.append('deps')\nimport app, helper\nprint(app.fib(helper.N))\n"}
+    )
+    (shop.folder / "deps").mkdir()
+    shared = Mount(str(shop.folder / "deps"), source=str(deps))
+
+    async def told(iteration: int, *shown: Mount) -> str:
+        brief = parse_brief(await shop.play("researcher", iteration=iteration, shown=shown))
+        return next(idea.evidence for idea in brief.ideas if "fib" in idea.title)
+
+    seen, unseen = await told(1, shared), await told(2)
+    assert "called 8361 times" in seen
+    assert "under 1 %" in unseen
+    assert list((shop.folder / "deps").iterdir()) == []
