@@ -27,6 +27,8 @@ class Say:
     stop: str | None = None
     output: int = 50
     pause_s: float = 0.0
+    manner: str = ""
+    """A behaviour of this reply alone, as in a model's name."""
 
     @property
     def stop_reason(self) -> str:
@@ -193,6 +195,7 @@ class ModelServer:
             await stream.send_all(wire.send(h11.Data(data=raw)) or b"")
 
         events = events_of(model, answer, usage)
+        model = answer.manner or model
         if answer.pause_s:
             with trio.move_on_after(answer.pause_s):
                 await stream.receive_some(1)  # until the client gives up

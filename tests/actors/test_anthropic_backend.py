@@ -20,7 +20,7 @@ from sid_actors.backends.purse import Purse
 from sid_actors.workbench.sandbox import Sandbox
 from sid_protocol.errors import BackendError, BudgetSpent, SettingsInvalid
 from sid_protocol.prices import Price
-from sid_protocol.records import agent_schema
+from sid_protocol.records import Cost, agent_schema
 from sid_protocol.settings import Budget, Settings
 from tests.actors.fakes import PLAN, FakeTrack
 from tests.actors.model_server import Failure, ModelServer, Say, model_server, say, text, tool
@@ -484,10 +484,12 @@ async def test_without_a_key_nothing_is_sent(stage: Stage) -> None:
 
 
 async def test_a_call_that_would_pass_the_budget_is_not_made(stage: Stage) -> None:
+    activity = ActivityLog()
     async with model_server(good) as server:
         with pytest.raises(BudgetSpent, match=r"budget\.tokens"):
-            await stage.play(server, budget=Budget(tokens=500))
+            await stage.play(server, budget=Budget(tokens=500), activity=activity)
     assert server.bodies == []
+    assert activity.cost == Cost(calls=0)  # a turn that called nobody counts no call
 
 
 async def test_a_small_rest_of_the_budget_makes_replies_shorter(stage: Stage) -> None:

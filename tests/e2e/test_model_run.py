@@ -13,7 +13,7 @@ from typing import Any
 import trio
 import trio.from_thread
 
-from tests.actors.model_server import ModelServer, Say, model_server, say, text, tool
+from tests.actors.model_server import Failure, ModelServer, Say, model_server, say, text, tool
 from tests.e2e.harness import World, sandbox_works
 from tests.repos import Repo
 
@@ -21,7 +21,7 @@ KEY = "sk-e2e-0123456789abcdef"
 
 
 @contextmanager
-def served(reply: Callable[[dict[str, Any]], Say]) -> Iterator[ModelServer]:
+def served(reply: Callable[[dict[str, Any]], Say | Failure]) -> Iterator[ModelServer]:
     """A model server in a thread of its own, since a test with `sictl` blocks."""
     ready, found = threading.Event(), list[Any]()
 
@@ -45,7 +45,7 @@ def served(reply: Callable[[dict[str, Any]], Say]) -> Iterator[ModelServer]:
 
 def agents(body: dict[str, Any]) -> Say:
     """Play every role: plan to raise the number of `value.txt`, look it up, raise it by one."""
-    prompt = body["messages"][0]["content"][0]["text"]
+    prompt = "".join(block["text"] for block in body["messages"][0]["content"] if block["type"] == "text")
     tools = {one["name"] for one in body["tools"]}
     if "edit" in tools:
         results = [
@@ -63,7 +63,7 @@ def agents(body: dict[str, Any]) -> Say:
         return say(tool("done", summary="Raised the number."))
     families = ["architecture", "optimization", "training_config"]
     if "a planner of" in prompt:
-        wanted = re.search(r"Prefer: (\w+)", prompt)
+        wanted = re.search(r"prefer: (\w+)", prompt)
         return say(
             tool(
                 "answer",

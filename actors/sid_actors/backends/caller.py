@@ -79,8 +79,12 @@ class Caller:
     tell: Tell
     hide: Callable[[str], str]
     last_input: int = 0
-    _cost: Cost = field(default_factory=Cost)
+    _cost: Cost = field(default_factory=lambda: Cost(calls=0))
     _begun: trio.Event | None = None
+
+    def __post_init__(self) -> None:
+        # A turn that the budget refuses has called nobody.
+        self.activity.cost = self._cost
 
     async def call(self, request: dict[str, Any], output: int) -> Reply:
         """Make one call and return its whole reply.
