@@ -12,6 +12,7 @@ from sid_daemon.core.run import step
 from sid_daemon.core.state import RunState
 from sid_protocol.commands import AnyCommand, Measure, RunPlan
 from sid_protocol.events import AnyEvent, CandidateCommitted, PlanDrafted, parse_event
+from sid_protocol.records import PlanAnswer
 from sid_protocol.settings import Settings
 from tests.core.play import Play, World, measured, plan, played, sha
 
@@ -37,6 +38,10 @@ def test_the_words_of_a_plan_count_and_not_their_case_or_spacing_or_family() -> 
     assert plan_digest(spoken) == plan_digest(plan("testing"))
     assert plan_digest(plan(change="cache it all")) != plan_digest(plan())
     assert plan_digest(plan(hypothesis="Cache the rows.")) != plan_digest(plan())
+    recipes = [
+        PlanAnswer.model_validate({**plan().model_dump(), "recipe": {"to": value}}) for value in (3, 4)
+    ]
+    assert plan_digest(recipes[0]) != plan_digest(recipes[1])
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ was tried where nobody is to blame: an agent's own failure, the infrastructure, 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -80,10 +81,12 @@ def asked(tried: Iterable[Tried], settings: Settings) -> tuple[Tried, ...]:
 def plan_digest(plan: PlanAnswer) -> str:
     """Return what tells a plan from others: its words, whatever their case and spacing.
 
-    The family is left out, so that a plan does not pass under another name.
+    The family is left out, so that a plan does not pass under another name; what a back end of ours adds to say
+    exactly what is to be done (a recipe) counts as it is.
     """
     words = [plan.hypothesis, *(part for step in plan.steps for part in (step.file, step.change))]
-    return _digest("\0".join(" ".join(text.casefold().split()) for text in words))
+    exact = json.dumps(plan.model_extra or {}, sort_keys=True, default=str)
+    return _digest("\0".join([*(" ".join(text.casefold().split()) for text in words), exact]))
 
 
 def _digest(text: str) -> str:

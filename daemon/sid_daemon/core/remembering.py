@@ -66,7 +66,9 @@ def _gained(state: RunState, now: Round, one: Execution) -> bool:
     if verdict is None or one.score is None or verdict.score_before is None:
         return False
     tested = verdict.finalist == one.executor and (verdict.gain or 0.0) > 0
-    return tested or stopping.gain(verdict.score_before, one.score, state.settings) > 0
+    # The incumbent as it was before the round, too: planners know the scores by that.
+    known = [before for before in (verdict.score_before, now.baseline_score) if before is not None]
+    return tested or any(stopping.gain(before, one.score, state.settings) > 0 for before in known)
 
 
 def _result(now: Round, one: Execution) -> str:
