@@ -31,6 +31,25 @@ longer `deadlines.executor_idle`, whose clock runs from the first sign of life.
 """
 
 
+MEASURED = """\
+## How often it is right
+
+200 stalls, 180 by real processes in the sandbox and 20 by agents that a model on the loopback plays, labelled by what
+was simulated (`tests/attacks/test_stalls.py`; the processes' words, ways of talking and ways to hang are drawn with fixed seeds):
+
+| simulated | context_limit | stuck_on_permission | tool_loop | network_timeout | ambiguous_task | unknown |
+|---|---|---|---|---|---|---|
+| `context_limit` | 30 | | | | | |
+| `stuck_on_permission` | | 34 | | | | |
+| `tool_loop` | | | 37 | | | |
+| `network_timeout` | | | | 36 | | |
+| `ambiguous_task` | | | | | 30 | |
+| `unknown` | | | | | | 33 |
+
+Simulated by the people who wrote the rules: agents find other words. The evidence is there all the same.
+"""
+
+
 def killed_page() -> str:
     """Return `why-was-it-killed.md`."""
     lines = [KILLED_HEAD.rstrip("\n"), ""]
@@ -45,5 +64,6 @@ def killed_page() -> str:
         "Seen: nothing that a rule above knows.",
         "",
         UNKNOWN,
+        MEASURED,
     ]
     return "\n".join(lines)
