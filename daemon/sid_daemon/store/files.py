@@ -21,12 +21,16 @@ def write_whole(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     Raises:
         StoreError: the disk is full, read-only, or the path cannot be written.
     """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _fault(path, error) from error
     replace(path, data, mode=mode)
     sync_folder(path.parent)
 
 
 def replace(path: Path, data: bytes, *, mode: int = 0o644) -> os.stat_result:
-    """Replace a file's content at once; for good once its folder is synced too. Returns what it is now.
+    """Replace a file's content at once, in a folder that is there; for good once that is synced too. Returns what it is now.
 
     Raises:
         StoreError: see `write_whole`.
@@ -98,7 +102,6 @@ def remove_beside(path: Path) -> None:
 def _replace(path: Path, fill: Callable[[int], None], mode: int) -> os.stat_result:
     beside = path.with_name(f".{path.name}.{os.getpid()}-{next(_numbers)}.new")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
         try:
             fill(descriptor)

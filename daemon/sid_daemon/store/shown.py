@@ -81,9 +81,22 @@ class Shown:
 
     def _put(self, path: str, text: str) -> os.stat_result:
         self._lists.pop(path, None)
+        self._make_folder(path)
         written = replace(self._root / path, text.encode())
         self._folders.add((self._root / path).parent)
         return written
+
+    def _make_folder(self, path: str) -> None:
+        """Make a view's folder, but never the root: a repository that went away is not made again."""
+        folder = self._root
+        for part in Path(path).parent.parts:
+            folder /= part
+            try:
+                folder.mkdir(exist_ok=True)
+            except OSError as error:
+                raise StoreError(
+                    f"cannot make {folder}: {error.strerror}", hint="mend the permissions, then start again"
+                ) from error
 
     def grow(self, file: str, entries: Sequence[str], count: int) -> bool:
         """Add to a list-like view; says no where that cannot be done and it is to be written whole.
