@@ -44,6 +44,7 @@ SILENT = {
     "submodules": "echo '[submodule \"x\"]' > .gitmodules",
     "workflow": "mkdir -p .github/workflows; echo x > .github/workflows/x.yml",
     "conftest": "echo 'import os' > conftest.py",
+    "settings of pytest": "printf '[pytest]\\naddopts = [\"-x\"]\\n' > .pytest.toml",
     "path file": "echo 'import os' > lib/x.pth",
     "newline in a name": "echo x > $'a\\nb.py'",
     "escape in a name": "echo x > $'a\\e[2Jb.py'",

@@ -182,8 +182,8 @@ def _shadowing(changes: Sequence[FileChange], case: Case) -> list[Finding]:
     found = []
     for change in changes:
         folder, name = posixpath.split(change.path.removesuffix("/__init__.py"))
-        module = name.removesuffix(".py")
-        new = change.before is None and change.path.endswith(".py")
+        module = name.split(".")[0]  # a compiled one may have its platform's name in the middle
+        new = change.before is None and change.path.endswith((".py", ".so"))
         if new and folder in folders and module in sys.stdlib_module_names:
             found.append(Finding("shadows_module", change.path, f"hides the standard module {module}"))
     return found

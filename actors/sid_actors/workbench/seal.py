@@ -22,6 +22,8 @@ HARNESS = (
     "conftest.py",
     "pytest.ini",
     ".pytest.ini",
+    "pytest.toml",
+    ".pytest.toml",
     "sitecustomize.py",
     "usercustomize.py",
     "*.pth",

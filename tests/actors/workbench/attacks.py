@@ -119,6 +119,10 @@ def harness(top: Path) -> None:
     (top / "lib/conftest.py").write_text("x\n")
 
 
+def settings_of_pytest(top: Path) -> None:
+    (top / "pytest.toml").write_text('[pytest]\naddopts = ["--deselect", "t.py"]\n')
+
+
 def startup_file(top: Path) -> None:
     (top / "usercustomize.py").write_text("x\n")
 
@@ -200,7 +204,7 @@ SEALED = [
         case_twin,
         case_twin_of_folder,
     ),
-    *(harness, startup_file, path_file, attributes, modules, workflow, nested_repository),
+    *(harness, settings_of_pytest, startup_file, path_file, attributes, modules, workflow, nested_repository),
     *(repository_over_folder, newline_in_name, escape_in_name, undecodable_name),
     *(replaced_git_file, edited_git_file, linked_git_file, in_the_middle_of_a_merge),
 ]

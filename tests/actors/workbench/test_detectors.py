@@ -84,6 +84,11 @@ LIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "a standard module": ("shadows_module", "def dumps(x): pass\n", {"path": "json.py", "before": None}),
     "a standard package": ("shadows_module", "x = 1\n", {"path": "decimal/__init__.py", "before": None}),
+    "a compiled one": (
+        "shadows_module",
+        "\x7fELF",
+        {"path": "decimal.cpython-311-x86_64-linux-gnu.so", "before": None},
+    ),
     "one beside the judge": ("shadows_module", "x = 1\n", {"path": "judge/random.py", "before": None}),
     "skipped test": (
         "test_weakened",
