@@ -144,6 +144,7 @@ class LocalBackend:
         return known
 
     async def _survey(self, turn: Turn, activity: ActivityLog, hot: HotSpots | None) -> dict[str, Any]:
+        lint = await self._lint(turn, activity)
         activity.touch("reading the code in scope")
         scope = turn.track.settings.scope
         request = {
@@ -154,7 +155,7 @@ class LocalBackend:
             "attempts": [attempt.to_json() for attempt in await _attempts(turn)],
             "hot": hot.to_json() if hot else None,
             "streak_family": turn.track.streak_family,
-            "lint": await self._lint(turn, activity),
+            "lint": lint,
         }
         return await self._child(turn, activity, "survey", request)
 

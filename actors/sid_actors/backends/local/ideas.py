@@ -299,10 +299,12 @@ def _confidence(promise: float, heat: _Heat, *, again: bool) -> Confidence:
 
 
 def _impact(share: float, heat: _Heat) -> str:
+    if not heat.known:
+        return "unknown before it is measured"
     return (
         f"at most the {_percent(share)} that the place takes"
-        if heat.known
-        else "unknown before it is measured"
+        if share >= 0.01
+        else "under 1 %, as the place takes"
     )
 
 
