@@ -16,6 +16,12 @@ POINTS = (
     "history_aware",
 )
 
+# A brief has at least three ideas, of two families.
+BESIDES = (
+    {"hypothesis": "Take the work apart by hand and look where it goes", "family": "architecture"},
+    {"hypothesis": "Keep what is looked up most often in another shape", "family": "data"},
+)
+
 
 def planned(ideas):
     """Return the plan of this planner in this round."""
@@ -37,7 +43,7 @@ def main():
         case "researcher":
             known = [
                 {"title": idea["hypothesis"], "approach_family": idea["family"], "confidence": "medium"}
-                for idea in ideas
+                for idea in (*ideas, *BESIDES)
             ]
             print(json.dumps({"repo_analysis_summary": "Small.", "ideas": known}))
         case "planner":
