@@ -11,7 +11,6 @@ processes throughout: agents, benchmark, git. Everything is gone at the end, but
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import math
 import os
@@ -236,6 +235,7 @@ def main() -> None:
                 env=world.env,
                 cwd="/",
                 pass_fds=(write_end,),
+                start_new_session=True,  # Ctrl-C is for us
                 stdout=log,
                 stderr=log,
             )
@@ -243,12 +243,13 @@ def main() -> None:
         os.read(read_end, 16)
         world.make(options)
         began = time.monotonic()
-        with contextlib.suppress(KeyboardInterrupt):  # what was done until then is told below
+        try:
             for first in range(0, options.rounds, CHUNK):
                 count = min(CHUNK, options.rounds - first)
                 world.sictl("start", str(world.repo), "--rounds", str(count), "--wait")
                 print(told(world, options, time.monotonic() - began), flush=True)
-        print(told(world, options, time.monotonic() - began), flush=True)
+        except KeyboardInterrupt:
+            print(told(world, options, time.monotonic() - began), flush=True)
     finally:
         os.close(read_end)
         if daemon is not None:
