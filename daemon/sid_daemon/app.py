@@ -40,8 +40,9 @@ if TYPE_CHECKING:
     from sid_daemon.host import Host
 
 log = structlog.get_logger("sid")
-_M_ARENA_MAX = -8
-"""A parameter of glibc's `mallopt`, from its `malloc.h`."""
+_M_ARENA_MAX, _M_MMAP_THRESHOLD = -8, -3
+"""Parameters of glibc's `mallopt`, from its `malloc.h`."""
+_LARGE = 64 << 10
 
 
 def emit(level: str, event: str, **fields: Any) -> None:
@@ -80,14 +81,16 @@ def run_daemon(*, idle_exit_s: float | None = None, ready_fd: int | None = None)
 
 
 def _share_memory() -> None:
-    """Let all threads take memory from one place.
+    """Let all threads take memory from one place, and give large pieces back at once.
 
     glibc gives threads places of their own, none of which shrinks: over hundreds of rounds each worker thread does the largest
-    job once, and the daemon holds that much for every one of them.
+    job once, and the daemon holds that much for every one of them. It also learns to keep large pieces, such as a snapshot's
+    text, of which each is a little larger than the one before and fits nowhere.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_ARENA_MAX, 1)
+        mallopt(_M_MMAP_THRESHOLD, _LARGE)
 
 
 class _Daemon:

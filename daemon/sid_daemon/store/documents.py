@@ -37,7 +37,7 @@ IMPROVEMENTS = "state/improvements.md"
 MEMORY = "state/memory.md"
 LISTS = (RAW_DATA, EVENTS, RESULTS, IMPROVEMENTS, MEMORY)
 """Views that only grow: the journal keeps their entries, `render_list` makes the file."""
-NEWEST = {MEMORY: 200}
+NEWEST = {MEMORY: 100}
 """Of these the newest entries alone are told, so that a round costs the same however many there were."""
 _ARRAY_END = "\n]\n"
 _DIRECTION = "# metric_direction: "

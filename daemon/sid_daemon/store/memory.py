@@ -1,7 +1,7 @@
 """`state/memory.md`: what a run has learnt so far, on at most 180 lines, the newest and most useful kept.
 
 A view of the recorded rounds like the tables beside it: each round, and each end of the run, gives one entry, and the
-page is written from the newest 200. Researcher and planners read it; nothing decides by it. Pure.
+page is written from the newest 100. Researcher and planners read it; nothing decides by it. Pure.
 """
 
 from __future__ import annotations
