@@ -51,7 +51,12 @@ def test_a_long_run_costs_the_same_all_the_way(stage: Stage) -> None:
     )
     assert late < 1.3 * early + 0.01
     assert marks[-1][0] < marks[tenth][0] + 4
-    assert marks[-1][1] <= marks[tenth][1] + 4
+    # One look may fall into the next round, whose jobs have descriptors of their own.
+    open_early, open_late = (
+        statistics.median(mark[1] for mark in part)
+        for part in (marks[tenth : 3 * tenth], marks[-2 * tenth :])
+    )
+    assert open_late <= open_early + 4
     assert stage.disagreements() == []
 
     stage.leave(daemon)
