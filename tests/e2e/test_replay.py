@@ -231,11 +231,11 @@ def test_what_came_before_another_init_is_left_out_and_all_after_it_is_made_agai
     world: World, numbers: Repo
 ) -> None:
     agent = world.agent()
-    world.init(numbers, agent, *RECORD)
+    world.init(numbers, agent, "--rounds", "4")
     for _ in range(2):
         world.run(numbers, "--rounds", "1")
-    world.init(numbers, agent, *RECORD)
-    world.run(numbers, "--rounds", "2")
+    world.init(numbers, agent, *RECORD, "--rounds", "4")
+    world.run(numbers)
     shutil.rmtree(agent.folder)
 
     made = replay(world)
