@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import trio
 
 from sid_daemon.runstore import RunStore
 from sid_daemon.store.journal import Journal
@@ -55,7 +56,8 @@ async def events_after_power_cut(folder: Path) -> list[str]:
         await store.export()
         assert views(folder / "root") == caught_up, "a view that was lost was not written again"
     finally:
-        await store.close()
+        with trio.move_on_after(60, shield=True):
+            await store.close()
     copy = folder / "state/run.db"
     if copy.exists():
         kept = Journal(copy)

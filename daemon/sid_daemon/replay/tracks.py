@@ -86,13 +86,9 @@ async def recorded_run(host: Host, ref: str) -> str:
     Raises:
         NoSuchRun: there is neither such a run nor such a recording.
     """
-    try:
-        return (await host.find(ref)).run_id
-    except NoSuchRun:
-        name = trio.Path(recording_path(host.state_dir, ref))
-        if "/" in ref or not await name.exists():
-            raise
+    if "/" not in ref and await trio.Path(recording_path(host.state_dir, ref)).exists():
         return ref
+    return (await host.find(ref)).run_id
 
 
 def created_again(
