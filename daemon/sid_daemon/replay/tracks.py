@@ -28,7 +28,7 @@ from sid_daemon.replay.replayer import recording_of
 from sid_daemon.runstore import CLOSE_LIMIT_S, RunStore
 from sid_daemon.setup import Draft, find_root
 from sid_daemon.store.registry import KnownRun
-from sid_protocol.errors import GitError, NoSuchRun, Refused, SettingsInvalid
+from sid_protocol.errors import GitError, Refused, SettingsInvalid
 from sid_protocol.events import RoundPrepared, RunCreated
 from sid_protocol.ids import improve_branch
 from sid_protocol.settings import Settings
