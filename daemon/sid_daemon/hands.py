@@ -302,7 +302,7 @@ class RunHands:
             try:
                 await self.workbench.checkouts.clean((), state.iteration, known)
                 await self.workbench.close()
-            except SidError as error:
+            except (SidError, OSError) as error:  # a disk that is full or read-only
                 self.tell("cleanup_failed", str(error))
         if scope.cancelled_caught:
             self.tell("cleanup_cut_short", "the next start removes the rest")

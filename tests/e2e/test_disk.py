@@ -120,3 +120,55 @@ def test_a_read_only_root_is_told_in_one_line(world: World, numbers: Repo) -> No
             "sictl: "
         )
     world.run(numbers, "--rounds", "1")
+
+
+@needs_mounts
+@pytest.mark.parametrize("what", ["root", pytest.param("repository", marks=pytest.mark.slow)])
+def test_a_disk_that_turns_read_only_ends_the_run_in_one_line_and_costs_no_round(
+    world: World, numbers: Repo, what: str
+) -> None:
+    agent = world.agent()
+    agent.script({"role": "planner", "round": 2, "turn": 1, "wait": "gate"})
+    world.init(numbers, agent)
+    root = numbers.path / ".sid/topics/default"
+    folder = str({"root": root, "repository": numbers.path}[what])
+    with world.wire() as wire:
+        wire.follow()
+        world.sictl("start", numbers.path, "--rounds", "2")
+        with (agent.folder / "gates/gate").open("w") as gate, mounted("--bind", "-o", "ro", folder, folder):
+            gate.close()
+            ended = wire.until("run_ended")
+            assert ended["status"] == "failed"
+            assert "Read-only file system" in ended["reason"]
+            assert folder in ended["reason"]
+            assert "\n" not in ended["reason"]
+            assert world.jobs() == []
+            row = wire.call("run.status", run=ended["run_id"])
+            assert (row["status"], row["iteration"]) == ("failed", 2)
+    world.run(numbers, "--rounds", "1")
+    with clean_repository(numbers):
+        check_every_round_once(numbers, 2)
+    assert world.sictl("verify", numbers.path, "--json").json["agrees"] is True
+    check_root(root, 2)
+
+
+@pytest.mark.slow
+@needs_mounts
+def test_a_state_directory_that_turns_read_only_is_told_and_costs_the_run_nothing(
+    world: World, numbers: Repo
+) -> None:
+    agent = world.agent()
+    agent.script({"role": "planner", "round": 1, "turn": 1, "wait": "gate"})
+    world.init(numbers, agent)
+    state = str(world.state)
+    with world.wire() as wire:
+        wire.follow()
+        world.sictl("start", numbers.path, "--rounds", "1")
+        with (agent.folder / "gates/gate").open("w") as gate, mounted("--bind", "-o", "ro", state, state):
+            gate.close()
+            assert state in wire.until("view_not_written")["why"]
+            assert wire.until("run_ended")["status"] == "max_iterations"
+    world.run(numbers, "--rounds", "1")
+    with clean_repository(numbers):
+        check_every_round_once(numbers, 2)
+    assert world.sictl("verify", numbers.path, "--json").json["agrees"] is True

@@ -5,6 +5,7 @@ Blocking; called in worker threads only.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 from collections.abc import Callable
@@ -111,7 +112,10 @@ def _replace(path: Path, fill: Callable[[int], None], mode: int) -> os.stat_resu
             os.close(descriptor)
         beside.replace(path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        with contextlib.suppress(
+            OSError
+        ):  # a disk that has turned read-only: what is told is the first trouble
+            beside.unlink(missing_ok=True)
         raise _fault(path, error) from error
     return written
 
