@@ -75,7 +75,8 @@ class ActivityLog:
         looked = self.started if self._looked is None else self._looked
         self._signs, self._looked = signs, now
         used = signs.cpu_s - (before.cpu_s if before else 0.0)
-        changed = signs.newest > (before.newest if before else self.started_at)
+        # Another one, not a later one: after the clock was put back what is new is earlier.
+        changed = signs.newest != before.newest if before else signs.newest > self.started_at
         if changed or used > BUSY_SHARE * max(now - looked, 1.0):
             self.touch()
 

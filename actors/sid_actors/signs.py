@@ -23,7 +23,7 @@ NOTHING: Seen = ((), (), 0.0)
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """What one look found: CPU seconds used so far, the newest change of a file, and how many are newer than asked."""
+    """What one look found: CPU seconds used so far, the newest change until then, and how many files are newer than asked."""
 
     cpu_s: float
     newest: float
@@ -39,6 +39,8 @@ def look(cpu_s: float, worktree: str | None, since: float) -> Signs:
         since: Changes after this time (Unix, seconds) are counted.
     """
     newest, changed = 0.0, 0
+    # A time to come was set by hand, or before the clock was put back: it would hide every change until it is past.
+    now = time.time()
     give_up_at = time.monotonic() + LOOK_LIMIT_S
     pending = [worktree] if worktree else []
     while pending and time.monotonic() < give_up_at:
@@ -48,7 +50,8 @@ def look(cpu_s: float, worktree: str | None, since: float) -> Signs:
                     if entry.name in _NOT_WORK:
                         continue
                     at = entry.stat(follow_symlinks=False).st_mtime
-                    newest = max(newest, at)
+                    if at <= now:
+                        newest = max(newest, at)
                     if entry.is_dir(follow_symlinks=False):
                         pending.append(entry.path)
                     elif at > since:

@@ -49,6 +49,28 @@ async def test_only_work_moves_the_clock(mock_clock: MockClock) -> None:  # noqa
         assert (log.last_seen != before) is moved, signs
 
 
+async def test_work_is_seen_after_the_clock_was_put_back(short_dir: Path, mock_clock: MockClock) -> None:  # noqa: ASYNC124 - trio's clock is asked
+    tree = short_dir / "tree"
+    tree.mkdir()
+    log = ActivityLog()
+    at(tree / "written_before.py", -HOUR_S)  # by the clock as it is now, in an hour
+    os.utime(tree, (time.time() - HOUR_S,) * 2)
+    log.works_in(str(tree))
+
+    def moves() -> bool:
+        mock_clock.jump(100)
+        before = log.last_seen
+        log.notice(look(0.0, str(tree), 0.0))
+        return log.last_seen != before
+
+    assert not moves()
+    for ago_s in (30, 20, 10):
+        at(tree / "written_after.py", ago_s)
+        os.utime(tree, (time.time() - HOUR_S,) * 2)
+        assert moves()
+        assert not moves()
+
+
 async def test_a_loop_is_one_that_changed_nothing_while_it_lasted(short_dir: Path) -> None:
     tree = short_dir / "tree"
     tree.mkdir()
@@ -58,7 +80,7 @@ async def test_a_loop_is_one_that_changed_nothing_while_it_lasted(short_dir: Pat
     for _ in range(3):
         log.tool("Bash", {"command": "pytest"})
     idle = await log.gather(60)
-    at(tree / "app.py", -60)
+    at(tree / "app.py", 0)
     busy = await log.gather(60)
 
     assert (idle.edits, idle.recent_edits, idle.repeats) == (0, 0, 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -567,6 +568,17 @@ def test_three_crashes_within_ten_minutes_fail_the_run() -> None:
 
     assert play.status == "failed"
     assert "3 times within 10 minutes" in (play.now.reason or "")
+
+
+def test_crashes_that_lie_ahead_since_the_clock_was_put_back_do_not_count() -> None:
+    play = Play(World(settings()))
+    play.start()
+    play.start(again=True, crashed=True)
+    play.start(again=True, crashed=True)
+    play.clock -= timedelta(hours=1)
+    play.start(again=True, crashed=True)
+
+    assert play.status == "running"
 
 
 def test_git_or_disk_trouble_ends_the_run_and_its_work_is_done_again() -> None:

@@ -92,12 +92,12 @@ class Stage:
             subprocess.run(["rm", "-rf", self.world.base / name], check=True)
             subprocess.run(["cp", "-a", self.world.base / f"kept-{name}", self.world.base / name], check=True)
 
-    def fault_daemon(self, **env: str) -> subprocess.Popen[Any]:
-        """Start the daemon with crash points, and return once it answers."""
+    def fault_daemon(self, module: str = "tests.faults.daemon", **env: str) -> subprocess.Popen[Any]:
+        """Start the daemon with crash points, or as another module runs it, and return once it answers."""
         read_end, write_end = os.pipe()
         with os.fdopen(read_end, "rb") as ready:
             process = self.world.spawn(
-                [sys.executable, "-m", "tests.faults.daemon", "--ready-fd", str(write_end)],
+                [sys.executable, "-m", module, "--ready-fd", str(write_end)],
                 pass_fds=(write_end,),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

@@ -179,8 +179,11 @@ def _on_started(turn: Turn, event: RunStarted) -> None:
     if event.crashed:
         turn.set(running_since=None)  # until when it ran is not known
         now = datetime.fromisoformat(event.at)
+        # Either way round: after the clock was put back, an old crash lies ahead for as long.
         recent = [
-            at for at in state.crashes if (now - datetime.fromisoformat(at)).total_seconds() <= CRASH_WINDOW_S
+            at
+            for at in state.crashes
+            if abs((now - datetime.fromisoformat(at)).total_seconds()) <= CRASH_WINDOW_S
         ]
         turn.set(crashes=(*recent, event.at)[-CRASHES:])
         if len(turn.state.crashes) >= CRASHES:
