@@ -15,6 +15,7 @@ import trio
 from sid_actors.activity import ActivityLog
 from sid_actors.actor import Actor
 from sid_actors.track import Track
+from sid_actors.work_failed import work_failed
 from sid_actors.workbench.base import Bench, BenchRun, Company
 from sid_protocol.commands import Measure, RunGuards
 from sid_protocol.errors import SidError
@@ -48,10 +49,8 @@ class BenchActor(Actor[Measure | RunGuards, RunMeasured | GuardsDone | WorkFaile
                     return await self._measure(message)
                 case RunGuards():
                     return await self._guard(message, activity)
-        except SidError as error:
-            return WorkFailed(cause=message.id, why=error.message, hint=error.hint)
-        except OSError as error:
-            return WorkFailed(cause=message.id, why=str(error))
+        except (SidError, OSError) as error:
+            return work_failed(message.id, error)
 
     async def _measure(self, message: Measure) -> RunMeasured:
         settings = _limited(self.track.settings, message.limit_s)

@@ -15,6 +15,7 @@ from sid_actors.git_apply import open_pull_request, push
 from sid_actors.git_master import Conflict, GitMaster
 from sid_actors.refs import BranchMovedError
 from sid_actors.track import Track
+from sid_actors.work_failed import work_failed
 from sid_actors.workbench.local import LocalWorkbench
 from sid_protocol.commands import AdvanceBranch, BuildMerge, CloseRound
 from sid_protocol.errors import SidError
@@ -60,10 +61,8 @@ class GitActor(Actor[GitCommand, GitEvent]):
                     return await self._close(message, activity)
         except BranchMovedError as error:
             return BranchMoved(cause=message.id, expected=error.expected or "", actual=error.actual)
-        except SidError as error:
-            return WorkFailed(cause=message.id, why=error.message, hint=error.hint)
-        except OSError as error:
-            return WorkFailed(cause=message.id, why=str(error))
+        except (SidError, OSError) as error:
+            return work_failed(message.id, error)
 
     async def _build(self, message: BuildMerge) -> GitEvent:
         built = await self.git.build_merge(message.commit, message.onto)

@@ -15,6 +15,7 @@ from sid_actors.actor import Actor, E, M
 from sid_actors.backends.base import Backend, Role, Turn
 from sid_actors.prompting import compose
 from sid_actors.track import Track
+from sid_actors.work_failed import work_failed
 from sid_actors.workbench.base import Workbench
 from sid_protocol.commands import (
     AdvisePlan,
@@ -105,10 +106,7 @@ def failed(
             budget=error.key if isinstance(error, BudgetSpent) else None,
             final=not error.retryable,
         )
-    hint = error.hint if isinstance(error, SidError) else ""
-    return WorkFailed(
-        cause=command.id, why=error.message if isinstance(error, SidError) else str(error), hint=hint
-    )
+    return work_failed(command.id, error)
 
 
 async def make_turn(

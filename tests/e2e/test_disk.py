@@ -141,6 +141,7 @@ def test_a_disk_that_turns_read_only_ends_the_run_in_one_line_and_costs_no_round
             assert ended["status"] == "failed"
             assert "Read-only file system" in ended["reason"]
             assert folder in ended["reason"]
+            assert "Errno" not in ended["reason"]
             assert "\n" not in ended["reason"]
             assert world.jobs() == []
             row = wire.call("run.status", run=ended["run_id"])
