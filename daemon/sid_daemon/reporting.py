@@ -65,7 +65,6 @@ class LocalReports:
         stat = await _stat(state, plan.old, plan.head)
         text, _ = _cut(plan.diff)
         undo, after = None, ""
-        notes = ["nothing to apply: the target branch holds it all"] if plan.kind == "nothing" else []
         if confirm and plan.kind != "nothing":
             done = await git_apply.apply(master, plan)
             undo, after = done.undo, done.commit
@@ -78,7 +77,6 @@ class LocalReports:
             before=plan.old,
             after=after,
             fast_forward=plan.kind == "fast_forward",
-            notes=notes,
         )
 
     async def plot(self, state: RunState, store: RunStore, form: str) -> PlotResult:

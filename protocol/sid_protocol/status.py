@@ -463,7 +463,6 @@ class ApplyResult(Result):
     before: str = Field(default="", description="Commit of the target branch before.")
     after: str = Field(default="", description="Commit of the target branch after; empty if unchanged.")
     fast_forward: bool = False
-    notes: list[str] = Field(default_factory=list)
 
 
 class PlotResult(Result):

@@ -54,7 +54,6 @@ def _tell(session: Session, run_id: str, result: dict[str, Any]) -> None:
         lines.append(f"{_effect(result)}; nothing is done yet")
     else:
         lines.append(f"nothing to apply: {target} has every improvement")
-    lines += [clean(note) for note in result.get("notes", ())]
     if result["applied"] and result["undo"]:
         lines.append(f"undo with: {clean(result['undo'])}")
     session.console.result({"run_id": run_id, **result}, "\n".join(lines))
