@@ -49,13 +49,16 @@ def survivors() -> list[str]:
 
 
 def in_cgroups(world: World) -> list[str]:
-    """Everything that lives in a cgroup of a job, where the daemon has any."""
+    """Everything that lives in a cgroup of a job, where the daemon has any; its own deleting of old folders aside."""
     home = hashlib.sha256(str(world.state).encode()).hexdigest()[:12]
-    return [
-        f"{path.parent.name}: {path.read_text().split()}"
-        for path in Path("/sys/fs/cgroup").glob(f"**/{home}/*/cgroup.procs")
-        if path.read_text().strip()
-    ]
+    found = []
+    for door in Path("/sys/fs/cgroup").glob(f"**/{home}/*/cgroup.procs"):
+        with contextlib.suppress(FileNotFoundError):
+            for pid in door.read_text().split():
+                command = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+                if not command.startswith("rm -rf -- "):
+                    found.append(f"{door.parent.name}: {pid} {command}")
+    return found
 
 
 def end(world: World, target: Repo, ending: str) -> None:
