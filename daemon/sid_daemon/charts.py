@@ -75,7 +75,7 @@ class Charts:
                 target = store.root / CHART
                 if await trio.Path(store.root).is_dir():  # a repository that went away is not made again
                     await trio.to_thread.run_sync(write_whole, target, data)
-        except SidError as error:
+        except (SidError, OSError) as error:
             if run.run_id not in self._told:
                 self._told.add(run.run_id)
                 host.emit("warning", "chart_not_drawn", run_id=run.run_id, why=str(error))

@@ -88,8 +88,9 @@ class PlainCheckout:
             if before is not None and await trio.to_thread.run_sync(self._converts_anew, before, revision):
                 manifest = None
             return await self._fill_by_git(revision, manifest)
-        except OSError as error:
-            raise GitError(f"cannot fill the checkout {self.folder}: {error.strerror or error}") from error
+        except (pygit2.GitError, KeyError, OSError) as error:  # libgit2's where the repository has gone
+            why = getattr(error, "strerror", None) or error
+            raise GitError(f"cannot fill the checkout {self.folder}: {why}") from error
 
     async def _fill_by_git(self, revision: str, manifest: disk.Manifest | None) -> str:
         await trio.to_thread.run_sync(self._prepare, manifest)

@@ -226,3 +226,16 @@ async def test_a_pool_on_another_disk_is_copied_from(repo: MakeRepo) -> None:
                 assert not worktree.exists()
             await bench.close()
         assert not (Path(root) / "pool").exists()
+
+
+async def test_an_object_that_goes_away_while_a_tree_is_prepared_is_an_error_of_git(repo: MakeRepo) -> None:
+    made = repo(FILES)
+    other = made.commit({"lib/part.py": "y = 4\n"})
+    checkout = PlainCheckout(str(made.path / ".git"), str(made.path.parent / "checkout"), indexed=True)
+    await checkout.fill(made.git("rev-parse", f"{other}~"))
+    blob = made.git("rev-parse", f"{other}:lib/part.py")
+    (made.path / ".git/objects" / blob[:2] / blob[2:]).unlink()
+
+    # Trees are prepared in the background, where no other error is expected: the daemon would leave.
+    with pytest.raises(GitError):
+        await checkout.fill(other)
