@@ -113,6 +113,10 @@ class _UnknownMethod(SidError):
     rpc_code = METHOD_NOT_FOUND
 
 
+NOBODY = 2**22 + 1
+"""No process has this id: the kernel gives none so high."""
+
+
 class FakeDaemon:
     """Serves `answers` (method → result, or a function of the parameters) on a Unix socket."""
 
@@ -122,7 +126,7 @@ class FakeDaemon:
         self.records: list[tuple[int, dict[str, Any]]] = []
         self.rows: list[dict[str, Any]] = []
         self.answers: dict[str, Any] = {
-            "daemon.info": {"version": "0.1.0", "protocol": 1, "pid": 42, "uptime_s": 60.0, "runs": 1},
+            "daemon.info": {"version": "0.1.0", "protocol": 1, "pid": NOBODY, "uptime_s": 60.0, "runs": 1},
             "daemon.shutdown": {},
             "run.list": lambda _: {"runs": self.rows},
             "run.status": self._status,

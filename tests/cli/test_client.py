@@ -17,7 +17,7 @@ from sid_cli.spawn import start_daemon
 from sid_cli.stream import Record, notice_of
 from sid_protocol.errors import NoDaemon, Refused, SettingsInvalid, SidError, WireError
 from sid_protocol.jsonrpc import ErrorObject
-from tests.cli.fake_daemon import run_row
+from tests.cli.fake_daemon import NOBODY, run_row
 
 
 def test_replies_of_any_size_and_records_before_the_reply(daemon):
@@ -31,7 +31,7 @@ def test_replies_of_any_size_and_records_before_the_reply(daemon):
             {"follow": False},
             each=lambda message: seen.append(notice_of(message)),
         )
-        assert client.call("daemon.info")["pid"] == 42
+        assert client.call("daemon.info")["pid"] == NOBODY
     assert [notice.record["event"] for notice in seen if isinstance(notice, Record)] == ["one"]
 
 
@@ -87,7 +87,7 @@ def test_a_started_daemon_answers_when_the_call_returns(installed: Path, short_d
     process = start_daemon(short_dir / "state", command=[str(installed / "sid")])
 
     with Client(os.environ["SID_SOCKET"]) as client:
-        assert client.call("daemon.info")["pid"] == 42
+        assert client.call("daemon.info")["pid"] == NOBODY
         client.call("daemon.shutdown")
     assert process.wait(10) == 0
     assert (short_dir / "state").stat().st_mode & 0o777 == 0o700

@@ -11,7 +11,7 @@ import pytest
 from sid_cli.follow import EXIT_CODES
 from sid_cli.stream import Dropped, Follower, Reconnected, Record
 from sid_protocol.errors import NoDaemon
-from tests.cli.fake_daemon import FakeDaemon, run_row
+from tests.cli.fake_daemon import NOBODY, FakeDaemon, run_row
 
 RUN = "r7f3a9c2"
 SUMMARY = (
@@ -201,7 +201,7 @@ def test_the_async_client_runs_on_trio_too(daemon):
 
     async def main() -> list:
         async with Follower(str(daemon.path)) as follower:
-            assert (await follower.call("daemon.info"))["pid"] == 42
+            assert (await follower.call("daemon.info"))["pid"] == NOBODY
             return await followed(follower, 1)
 
     assert anyio.run(main, backend="trio")[0].record["event"] == "run_ended"

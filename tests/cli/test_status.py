@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from sid_cli.fast_status import parse
-from tests.cli.fake_daemon import round_row, run_row
+from tests.cli.fake_daemon import NOBODY, round_row, run_row
 
 HEAVY = ("trio", "pydantic", "rich", "anthropic", "anyio", "click", "dataclasses", "asyncio", "pygit2")
 ENTRY = "from sid_cli.entry import main; main()"
@@ -104,7 +104,7 @@ def test_the_json_document(daemon, sictl, run, way):
         assert document["run"]["actors"][0]["left_s"] == 680.0
         assert set(document) == {"schema", "run"}
     else:
-        assert document["daemon"]["pid"] == 42
+        assert document["daemon"]["pid"] == NOBODY
         assert [row["run_id"] for row in document["runs"]] == ["r7f3a9c2", "r8aaaaaa"]
 
 

@@ -21,7 +21,7 @@ from sid_protocol.errors import (
     SidError,
     UsageError,
 )
-from tests.cli.fake_daemon import FakeDaemon, round_row, run_row
+from tests.cli.fake_daemon import NOBODY, FakeDaemon, round_row, run_row
 
 RUN = "r7f3a9c2"
 
@@ -273,7 +273,9 @@ def test_export(daemon, sictl):
 
 
 def test_the_daemon_itself(daemon, sictl):
-    assert sictl("daemon", "status").out.startswith("sid 0.1.0, pid 42, up 1 min, active runs: 1\nsocket ")
+    assert sictl("daemon", "status").out.startswith(
+        f"sid 0.1.0, pid {NOBODY}, up 1 min, active runs: 1\nsocket "
+    )
     daemon.answers["daemon.info"] = {**daemon.answers["daemon.info"], "version": "9.9.9"}
     assert "! sictl is 0.1.0" in sictl("daemon", "status").out
     assert sictl("daemon", "shutdown", "--json").document == {"schema": 1, "stopped_runs": [RUN]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 from collections.abc import Iterator
@@ -316,6 +317,15 @@ def test_three_crashes_end_a_run_until_the_user_starts_it_again(world: World, nu
     agent.script()
     assert world.run(numbers, "--rounds", "1", "--json").json["resumed"] is True
     check_every_round_once(numbers, 1)
+
+
+def test_a_daemon_that_is_said_to_have_shut_down_is_gone(world: World) -> None:
+    world.daemon()
+    process = os.pidfd_open(world.daemon_pid())
+    world.sictl("daemon", "shutdown")
+    gone, _, _ = select.select([process], [], [], 0)
+    os.close(process)
+    assert gone
 
 
 @pytest.mark.slow

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import select
+
 import click
 
 from sid_cli.options import verb
@@ -10,6 +13,9 @@ from sid_cli.session import Session
 from sid_cli.text import clean, duration
 from sid_protocol import __version__
 from sid_protocol.errors import Refused
+
+LEAVING_S = 15.0
+"""A daemon suspends its runs within 10 s."""
 
 
 @verb("daemon", example="sictl daemon status\nsictl daemon shutdown --yes")
@@ -49,5 +55,14 @@ def _shutdown(session: Session, *, now: bool, yes: bool) -> None:
             console.note(f"active: {listed}; they stop now and go on when the daemon starts again")
             if not console.confirm("Shut the daemon down?"):
                 raise Refused("not shut down", hint="'sictl daemon shutdown --yes' does not ask")
+        try:
+            process = os.pidfd_open(client.call("daemon.info")["pid"])
+        except ProcessLookupError:
+            process = None  # it lives among processes that are not ours to see
         client.call("daemon.shutdown", {"now": now})
-    console.result({"stopped_runs": [row["run_id"] for row in active]}, "the daemon has shut down")
+    told = "the daemon has shut down"
+    if process is not None:
+        if not select.select([process], [], [], LEAVING_S)[0]:
+            told = "the daemon is leaving, and suspends its runs; 'sictl daemon status' says when it has left"
+        os.close(process)
+    console.result({"stopped_runs": [row["run_id"] for row in active]}, told)
