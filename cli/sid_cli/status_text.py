@@ -15,10 +15,10 @@ from sid_cli.log_text import log_line
 from sid_cli.runs import is_active
 from sid_cli.text import (
     cells,
-    change_percent,
     clean,
     clock,
     duration,
+    gain_percent,
     number,
     percent,
     shorten,
@@ -82,13 +82,13 @@ def overview(info: Row, rows: Sequence[Row], look: Look) -> str:
                 clean(row["status"]).replace("_", " "),
                 _round(row),
                 number(row["best_score"]),
-                percent(change_percent(row["baseline"], row["best_score"])),
+                percent(gain_percent(row)),
                 clean(row["topic"]),
                 clean(row["repo"]),
             )
             for row in rows
         ]
-        headers = ("RUN", "STATUS", ">ROUND", ">BEST", ">CHANGE", "TOPIC", "REPOSITORY")
+        headers = ("RUN", "STATUS", ">ROUND", ">BEST", ">GAIN", "TOPIC", "REPOSITORY")
         lines.append(table(headers, body, width=look.width, flexible=6))
     return "\n".join(lines)
 
@@ -149,7 +149,7 @@ def _score_parts(row: Row, rounds: Sequence[Row], look: Look) -> list[str]:
         f"best {look.paint(_with_interval(best, row['interval'], look), 'bold')} {clean(row.get('metric', ''))}"
     ]
     if baseline is not None:
-        parts.append(f"({percent(change_percent(baseline, best))} since {number(baseline)})")
+        parts.append(f"(gain {percent(gain_percent(row))} since {number(baseline)})")
     if row.get("target") is not None:
         parts.append(f"target {number(row['target'])}")
     parts.append(sparkline(best_so_far(row, rounds)[-20:], utf8=look.marks.utf8))
@@ -253,12 +253,12 @@ def one_line(row: Row) -> str:
         return ""
     executors = [actor for actor in row["actors"] if actor["role"] == "executor"]
     working = sum(actor["state"] in ("working", "benchmark") for actor in executors)
-    change = change_percent(row["baseline"], row["best_score"])
+    gained = gain_percent(row)
     parts = [
         "sid",
         f"r{_round(row)}",
         f"exec {working}/{len(executors)}" if executors else clean(row["current_step"] or ""),
     ]
-    if change is not None:
-        parts.append(f"{change:+.1f}%")
+    if gained is not None:
+        parts.append(f"{gained:+.1f}%")
     return " ".join(part for part in parts if part)

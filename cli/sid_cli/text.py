@@ -8,8 +8,9 @@ theirs reaches a terminal.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 DASH = "-"
 _SPARKS = "▁▂▃▄▅▆▇█"
@@ -53,11 +54,13 @@ def exact(value: float | None) -> str:
     return "none" if value is None else repr(value)
 
 
-def change_percent(before: float | None, after: float | None) -> float | None:
-    """Return the change from `before` to `after` in percent of `before`; None where that says nothing."""
-    if before is None or after is None or before == 0:
+def gain_percent(row: Mapping[str, Any]) -> float | None:
+    """Return by how much a run's best score is better than its baseline, in percent; None where that says nothing."""
+    baseline, best = row["baseline"], row["best_score"]
+    if baseline is None or best is None or baseline == 0:
         return None
-    return (after - before) / abs(before) * 100
+    gained = baseline - best if row.get("direction") == "lower_is_better" else best - baseline
+    return float(gained / abs(baseline) * 100)
 
 
 def percent(value: float | None) -> str:

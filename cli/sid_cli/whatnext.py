@@ -10,7 +10,7 @@ from typing import Any
 
 from sid_cli import places, runs
 from sid_cli.session import Session
-from sid_cli.text import change_percent, clean, number, percent
+from sid_cli.text import clean, gain_percent, number, percent
 from sid_protocol.errors import NoDaemon
 
 
@@ -60,8 +60,8 @@ def next_lines(rows: Sequence[Mapping[str, Any]], here: str, repo: str | None) -
 
 
 def _standing(row: Mapping[str, Any]) -> str:
-    change = change_percent(row["baseline"], row["best_score"])
-    gain = f", {percent(change)}" if change is not None else ""
+    gained = gain_percent(row)
+    gain = f", {percent(gained)}" if gained is not None else ""
     return (
         f"run {clean(row['run_id'])}: {clean(row['status']).replace('_', ' ')}, round {row['iteration']}/"
         f"{row['max_iterations']}, best {number(row['best_score'])}{gain}"

@@ -40,7 +40,7 @@ def test_status_shows_what_the_live_screen_shows(monkeypatch):
 
     assert status(rounds=rounds, records=records).split("\n") == [
         " sid  primes · improve/faster_sieve   running 3 h 12 min   round 3/50   ETA about 1 h 34 min (47 min to 2 h 21 min)",
-        " best 812.4 ± 3.1 ops   (+31.8 % since 616.2)   target 1000   █▁▁▂   plateau 1/3   breaker 0/3",
+        " best 812.4 ± 3.1 ops   (gain +31.8 % since 616.2)   target 1000   █▁▁▂   plateau 1/3   breaker 0/3",
         " spent ~4.12 of 20.00 USD · 1,900,000 tokens · 71 calls",
         "─" * 100,
         " research ✓   plan ✓   review ✓   ▶ EXECUTE   tournament ·   record ·",

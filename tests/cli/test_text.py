@@ -64,12 +64,19 @@ def test_clock(seconds, shown):
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "percent"), [(616.2, 812.4, 31.84), (-2.0, -1.0, 50.0), (0, 5, None), (None, 1, None)]
+    ("before", "after", "direction", "percent"),
+    [
+        (616.2, 812.4, "higher_is_better", 31.84),
+        (-2.0, -1.0, "higher_is_better", 50.0),
+        (14927, 10228, "lower_is_better", 31.48),
+        (100, 110, "lower_is_better", -10.0),
+        (0, 5, "higher_is_better", None),
+        (None, 1, "higher_is_better", None),
+    ],
 )
-def test_a_change_is_relative_to_the_size_of_what_was(before, after, percent):
-    assert text.change_percent(before, after) == (
-        None if percent is None else pytest.approx(percent, abs=0.01)
-    )
+def test_a_gain_is_positive_where_the_score_is_better(before, after, direction, percent):
+    row = {"baseline": before, "best_score": after, "direction": direction}
+    assert text.gain_percent(row) == (None if percent is None else pytest.approx(percent, abs=0.01))
 
 
 @pytest.mark.parametrize(
