@@ -78,6 +78,7 @@ def test_a_deterministic_benchmark_is_run_once_an_arm():
     assert sorted(arms) == ["A", "baseline"]
     assert found.gain == pytest.approx(0.1)
     assert found.interval is None
+    assert headline(found) == "total since baseline +10.0 % audited at a1b2c3d, one run each"
 
 
 def test_a_failed_run_voids_its_pair_and_two_in_one_pair_end_the_audit():

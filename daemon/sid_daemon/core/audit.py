@@ -164,9 +164,9 @@ def headline(found: Audited) -> str:
     at = f"audited at {found.head_sha[:7]}"
     if found.gain is None:
         return f"total since baseline not known, {at}: {found.why}"
+    if found.interval is None:  # exact: the wins held nothing to take back
+        return f"total since baseline {percent(found.gain)} {at}, one run each"
     summed = f"(sum of wins would say {percent(found.summed)})"
-    if found.interval is None:
-        return f"total since baseline {percent(found.gain)} {at}, one run each {summed}"
     shown = "" if _shown(found.interval) else "~ "
     pairs = f"n={found.n} pair{'' if found.n == 1 else 's'}"
     return (
