@@ -138,9 +138,14 @@ def choose(ideas: Sequence[Mapping[str, Any]], number: int, barred: str | None) 
             f"all ideas left are of the family {barred}, which won the last two rounds and rests for one (H002)",
             hint="the next round goes on with them",
         )
-    have = "none" if not first else f"of {len(first)} families" if len(first) != 1 else "of one family"
+    if not first:
+        raise OutOfIdeas(
+            "no idea left: all that the catalogue knows for this code was tried",
+            hint="widen the scope, or use a back end with a model",
+        )
+    have = f"{len(first)} families" if len(first) != 1 else "one family"
     raise OutOfIdeas(
-        f"no idea left for this planner: what was not tried is {have}, and each planner needs its own (H003)",
+        f"no idea left for this planner: what was not tried is of {have}, and each planner needs its own (H003)",
         hint="lower number_of_agents, widen the scope, or use a back end with a model",
     )
 
