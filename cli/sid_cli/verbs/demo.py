@@ -10,9 +10,11 @@ import base64
 import contextlib
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -110,9 +112,12 @@ def _finish(session: Session, client: Client, outcome: Outcome, *, gone: Path | 
     rounds = all_rounds(client, row["run_id"])
     diff = client.call("run.diff", run)["diff"]
     chart = _chart(client, row["run_id"], outlive=gone is not None)
+    us = "sictl" if shutil.which("sictl") else shlex.quote(str(Path(sys.argv[0]).resolve()))
     commands = [*([] if gone else [f"git -C {clean(row['repo'])} log --graph --oneline --all"]), *NEXT][:3]
-    # Where the demo's folder goes away, a line that names it is of no use.
-    summary = [line for line in outcome.shown.split("\n") if gone is None or str(gone) not in line]
+    commands = [command.replace("sictl", us) for command in commands]
+    # Where the demo's repository goes away, a line that names it or its branch is of no use.
+    useless = (str(gone), "improve/") if gone else ()
+    summary = [line for line in outcome.shown.split("\n") if not any(word in line for word in useless)]
     session.exit_code = 1 if outcome.status == "failed" else 0
     content = {
         "status": outcome.status,
