@@ -8,6 +8,7 @@ is answered by the supervisor. An actor has no timer, retries nothing and decide
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -94,7 +95,7 @@ class ActorFault(Exception):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Actor(Generic[M, E]):
+class Actor(ABC, Generic[M, E]):
     """Base of all actors.
 
     Attributes:
@@ -109,6 +110,7 @@ class Actor(Generic[M, E]):
     outbox: trio.MemorySendChannel[E]
     works: WorkRegistry
 
+    @abstractmethod
     async def handle(self, message: M, activity: ActivityLog) -> E:
         """Carry one command out and return its one terminal event.
 
@@ -116,7 +118,6 @@ class Actor(Generic[M, E]):
             message: The command.
             activity: Where signs of life are noted.
         """
-        raise NotImplementedError
 
     async def run(self) -> None:
         """Answer mail until the mailbox is closed.

@@ -36,7 +36,7 @@ from sid_actors.workbench.shared import Shared
 from sid_actors.workbench.toolchain import find_toolchain
 from sid_daemon.conductor import Conductor
 from sid_daemon.core.state import RunState
-from sid_daemon.host import Host, MakeConductor
+from sid_daemon.host import Host
 from sid_daemon.replay.replayer import make_replayer
 from sid_daemon.runstore import RunStore
 from sid_daemon.site import Machine
@@ -361,7 +361,7 @@ class RunHands:
         ]
 
 
-class MakeRunConductor(MakeConductor):
+class MakeRunConductor:
     """Makes the conductors of runs on this machine.
 
     Args:

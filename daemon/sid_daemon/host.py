@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol
 
 import trio
 
@@ -34,19 +34,15 @@ from sid_protocol.events import RunFailed, RunStarted
 from sid_protocol.ids import topic_slug
 from sid_protocol.settings import Settings
 
-T = TypeVar("T")
 PREFIX_LENGTH = 4
-
-
 _UNWRITTEN = StoreError("the run ended, but its end could not be written", hint="start it again")
 
 
-class MakeConductor:
-    """Makes the conductor of a run, with what it acts with; the composition root subclasses it."""
+class MakeConductor(Protocol):
+    """Makes the conductor of a run, with what it acts with; the composition root has the one there is."""
 
     async def __call__(self, run: KnownRun, state: RunState, store: RunStore, host: Host) -> Conductor:
         """Return the conductor of a run that is about to start."""
-        raise NotImplementedError
 
 
 class Host:
