@@ -122,11 +122,6 @@ class Supervisor:
         child = self._children[spec.name] = _Child(spec, letters, inbox)
         self._nursery.start_soon(self._keep, child, name=f"actor {spec.name}")
 
-    async def stop_child(self, name: str) -> None:
-        """End one actor and everything it runs; unknown names are fine."""
-        if child := self._children.get(name):
-            await self._end(child)
-
     @property
     def children(self) -> tuple[str, ...]:
         """Names of the actors, in their order of start."""

@@ -15,7 +15,7 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -68,7 +68,6 @@ class SetupTrack:
     winner_families: tuple[str | None, ...] = ()
     best_score: float | None = None
     ladder: str | None = None
-    past: tuple[IterationHistory, ...] = field(default=())
 
     def lessons(self, _role: str) -> tuple[Told, ...]:
         """Return nothing: no round has taught anything."""

@@ -177,10 +177,6 @@ class BenchmarkError(WorldError):
     """The benchmark could not be run at all (not: it ran and failed)."""
 
 
-class SealBroken(WorldError):
-    """A sealed file differs from its trusted content."""
-
-
 class StoreError(SidError):
     """The journal, a view or the daemon's state could not be read or written."""
 

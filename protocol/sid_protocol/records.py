@@ -28,7 +28,6 @@ Line = Annotated[
     StringConstraints(min_length=1, max_length=ANSWER_TEXT_LIMIT, strip_whitespace=True),
     AfterValidator(_no_nul),
 ]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
 Verdict = Literal["pass", "fail"]
 StepStatus = Literal["pending", "in_progress", "completed", "failed", "skipped"]
 Step = Literal["research", "planning", "critic_review", "execution", "tournament", "recording", "stop_check"]
@@ -510,15 +509,6 @@ class AgentSettings(Record):
     status: RunStatus = "idle"
     goal_slug: str = ""
     measurement: dict[str, JsonValue] | None = None
-
-
-class TrackEventDetails(Record):
-    """What changed, from what to what, and by whose hand."""
-
-    field: str
-    old_value: JsonValue = None
-    new_value: JsonValue = None
-    source: str = "user"
 
 
 class TrackEvent(Record):

@@ -217,16 +217,6 @@ _ALL = (
 METHODS: Mapping[str, Method] = {method.name: method for method in _ALL}
 
 
-def build_models() -> None:
-    """Build the models of all methods, which would otherwise happen at each one's first call.
-
-    Takes some 100 ms; a daemon does it in a thread once it answers.
-    """
-    for method in _ALL:
-        for model in (method.params, method.result, *(method.notices or {}).values()):
-            model.model_rebuild()
-
-
 def check_params(method: Method, values: Any) -> Params:
     """Return the parameters of a call, checked.
 
