@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import trio
@@ -32,7 +32,8 @@ from sid_daemon.setup_agents import SetupAgents
 from sid_daemon.site import Machine, OpenLocalSite
 from sid_daemon.store.registry import KnownRun, Registry
 from sid_protocol import __version__
-from sid_protocol.errors import SidError, StoreError
+from sid_protocol.errors import AlreadyRunning, SidError, StoreError
+from sid_protocol.events import RunFailed
 from sid_protocol.settings import Settings
 
 
@@ -106,7 +107,17 @@ async def _resume(host: Host, intake: Intake, emit: Emit, run: KnownRun) -> None
         settings = await _checked_settings(intake, run)
         await host.start(run, settings, rounds=None, again=True)
     except SidError as error:
-        await host.forget_active(run, error)
+        await _give_up(host, emit, run, error)
+
+
+async def _give_up(host: Host, emit: Emit, run: KnownRun, error: SidError) -> None:
+    """Note that a run that should be resumed cannot be: it has failed, until the user starts it again."""
+    emit("error", "resume_failed", run_id=run.run_id, why=str(error))
+    await host.remember(replace(run, active=False))
+    try:
+        await host.journal(run, RunFailed(reason=error.message, hint=error.hint))
+    except (AlreadyRunning, StoreError) as lost:
+        emit("warning", "failure_not_recorded", run_id=run.run_id, why=str(lost))
 
 
 async def _checked_settings(intake: Intake, run: KnownRun) -> Settings:

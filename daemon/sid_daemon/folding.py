@@ -1,6 +1,6 @@
 """A batch of events, folded: what the run is after them, what is written and what is told of them.
 
-Called by whoever writes a journal: the conductor, and the host for a run that is not active. Pure; writing and
+Called by whoever writes a journal: the conductor of an active run, `Host.journal` for any other. Pure; writing and
 telling are the caller's, in this order: durable first, then visible.
 """
 

@@ -7,7 +7,7 @@ the rules on what may run are `intake`'s, what happens in a run is its conductor
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -30,7 +30,7 @@ from sid_daemon.store.journal import copy_database, first_commit
 from sid_daemon.store.lesson_files import LessonFiles
 from sid_daemon.store.registry import KnownRun, Registry
 from sid_protocol.errors import AlreadyRunning, NoSuchRun, NotRunning, ShuttingDown, SidError, StoreError
-from sid_protocol.events import RunFailed, RunStarted
+from sid_protocol.events import AnyEvent, RunStarted
 from sid_protocol.ids import topic_slug
 from sid_protocol.settings import Settings
 
@@ -136,6 +136,11 @@ class Host:
             )
         return found[0]
 
+    def live(self, run_id: str) -> Conductor | None:
+        """Return the conductor of a run that is active now, or None."""
+        conductor = self.active.get(run_id)
+        return None if conductor is None or conductor.over.is_set() else conductor
+
     async def conductor(self, run: KnownRun) -> Conductor:
         """Return the conductor of an active run; waits until what was running before has been resumed.
 
@@ -143,8 +148,8 @@ class Host:
             NotRunning: the run is not active.
         """
         await self.recovered.wait()
-        conductor = self.active.get(run.run_id)
-        if conductor is None or conductor.over.is_set():
+        conductor = self.live(run.run_id)
+        if conductor is None:
             raise NotRunning(f"run {run.run_id} is not running", hint=f"start it: sictl start {run.repo}")
         return conductor
 
@@ -155,8 +160,8 @@ class Host:
         Raises:
             StoreError: the run's database is missing or damaged.
         """
-        conductor = self.active.get(run.run_id)
-        if conductor is not None and not conductor.over.is_set():
+        conductor = self.live(run.run_id)
+        if conductor is not None:
             async with conductor.store.lent():
                 yield conductor.state, conductor.store
             return
@@ -171,19 +176,42 @@ class Host:
             with trio.move_on_after(CLOSE_LIMIT_S, shield=True):
                 await store.close()
 
-    @asynccontextmanager
-    async def at_rest(self, run: KnownRun) -> AsyncIterator[tuple[RunState, RunStore]]:
-        """Give the state and store of a run that is not active, and let it not become so meanwhile.
+    async def take_in(self, run: KnownRun, event: AnyEvent) -> Conductor | None:
+        """Let a run take in what a user wants: by its conductor while it is active, else in its journal alone.
+
+        Returns:
+            The conductor of a run that is active.
+
+        Raises:
+            NotRunning: it has ended meanwhile.
+            StoreError: its database is missing or damaged.
+        """
+        while (conductor := self.live(run.run_id)) is None:
+            with suppress(AlreadyRunning):  # it was started meanwhile
+                await self.journal(run, event)
+                return None
+        await conductor.submit(event)
+        return conductor
+
+    async def journal(self, run: KnownRun, event: AnyEvent) -> tuple[RunState, RunState]:
+        """Fold an event into a run that is not active and does not become so meanwhile; tell the log of it.
+
+        Returns:
+            The run before and after it.
 
         Raises:
             AlreadyRunning: it is active.
             StoreError: its database is missing or damaged.
         """
         async with self._starting:
-            if self._is_active(run.run_id):
+            if self.live(run.run_id) is not None:
                 raise AlreadyRunning(f"run {run.run_id} is active", hint=f"stop it: sictl stop {run.run_id}")
-            async with self.opened(run) as found:
-                yield found
+            async with self.opened(run) as (before, store):
+                folded = fold_batch(before, [event], now_iso())
+                await store.commit(folded.events, folded.projection, None)
+        for level, name, fields in folded.records:
+            self.emit(level, name, run_id=run.run_id, **fields)
+        return before, folded.state
 
     def store_of(self, run: KnownRun) -> RunStore:
         """Return the store of a run, not yet open."""
@@ -223,7 +251,7 @@ class Host:
             (
                 run
                 for run in runs
-                if run.common_dir == common_dir and run.run_id != but and self._is_active(run.run_id)
+                if run.common_dir == common_dir and run.run_id != but and self.live(run.run_id)
             ),
             None,
         )
@@ -236,10 +264,6 @@ class Host:
                 f"run {other.run_id} ({other.topic}) is active in {other.repo}",
                 hint=f"follow it: sictl attach {other.run_id}; stop it: sictl stop {other.run_id}",
             )
-
-    def _is_active(self, run_id: str) -> bool:
-        conductor = self.active.get(run_id)
-        return conductor is not None and not conductor.over.is_set()
 
     async def start(
         self, run: KnownRun, settings: Settings, *, rounds: int | None, again: bool = False
@@ -300,8 +324,7 @@ class Host:
         if run_id not in self._resumed:
             return None
         self._resumed.discard(run_id)
-        conductor = self.active.get(run_id)
-        return None if conductor is None or conductor.over.is_set() else conductor
+        return self.live(run_id)
 
     async def _conduct(self, run: KnownRun, conductor: Conductor, first: RunStarted) -> None:
         try:
@@ -356,21 +379,6 @@ class Host:
     async def crashed_runs(self) -> list[KnownRun]:
         """Return the runs that were active when the last daemon ended."""
         return [run for run in await self.runs() if run.active]
-
-    async def forget_active(self, run: KnownRun, error: SidError) -> None:
-        """Note that a run that should be resumed cannot be: it has failed, until the user starts it again."""
-        self.emit("error", "resume_failed", run_id=run.run_id, why=str(error))
-        await self.remember(replace(run, active=False))
-        failed = RunFailed(reason=error.message, hint=error.hint)
-        try:
-            async with self.opened(run) as (state, store):
-                folded = fold_batch(state, [failed], now_iso())
-                await store.commit(folded.events, folded.projection, None)
-        except StoreError as lost:
-            self.emit("warning", "failure_not_recorded", run_id=run.run_id, why=str(lost))
-            return
-        for level, name, fields in folded.records:
-            self.emit(level, name, run_id=run.run_id, **fields)
 
 
 async def _suspend(conductor: Conductor, now: bool) -> None:  # noqa: FBT001 - passed by start_soon

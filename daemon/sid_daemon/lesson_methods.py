@@ -11,10 +11,8 @@ from typing import Any
 
 import trio
 
-from sid_daemon.clock import now_iso
 from sid_daemon.core.lessons import forget
 from sid_daemon.core.state import RunState
-from sid_daemon.folding import fold_batch
 from sid_daemon.host import Host
 from sid_daemon.nodes import run_node
 from sid_daemon.runstore import RunStore
@@ -67,18 +65,9 @@ class LessonMethods:
             )
 
     async def _forget(self, run: KnownRun, key: str) -> None:
-        event = LessonForgotten(lesson=key)
-        conductor = self._host.active.get(run.run_id)
-        if conductor is not None and not conductor.over.is_set():
-            _check(run, conductor.state, key)
-            await conductor.submit(event)
-            return
-        async with self._host.at_rest(run) as (state, store):
+        async with self._host.opened(run) as (state, _):
             _check(run, state, key)
-            folded = fold_batch(state, [event], now_iso())
-            await store.commit(folded.events, folded.projection, None)
-        for level, name, fields in folded.records:
-            self._host.emit(level, name, run_id=run.run_id, **fields)
+        await self._host.take_in(run, LessonForgotten(lesson=key))
 
     async def all_lessons(self, _params: NoParams, _call: object) -> AllLessonsResult:
         """`daemon.lessons`."""

@@ -16,7 +16,6 @@ import trio
 
 from sid_daemon import config, live_rows, rows, verifying
 from sid_daemon.clock import now_iso
-from sid_daemon.core.run import step
 from sid_daemon.core.state import RunState
 from sid_daemon.host import Host
 from sid_daemon.intake import Intake
@@ -25,7 +24,6 @@ from sid_daemon.report import text
 from sid_daemon.runstore import documents_as
 from sid_daemon.setting_rows import setting, setting_rows
 from sid_daemon.store.registry import KnownRun
-from sid_daemon.store.views import project
 from sid_protocol.errors import NotRunning, Refused
 from sid_protocol.events import ConfigChanged, RunPaused, RunResumed
 from sid_protocol.params import (
@@ -191,8 +189,8 @@ class Methods:
         return await self._row(await self._host.find(params.run, params.topic))
 
     async def _row(self, run: KnownRun) -> RunRow:
-        conductor = self._host.active.get(run.run_id)
-        if conductor is not None and not conductor.over.is_set():
+        conductor = self._host.live(run.run_id)
+        if conductor is not None:
             waits = {key: await work.activity.waiting_in() for key, work in list(conductor.works.items())}
             actors = live_rows.actor_rows(
                 conductor.state, conductor.under_way, conductor.works, conductor.clock.now(), waits
@@ -298,8 +296,7 @@ class Methods:
         if not params.sets or params.key is None:
             raw = await trio.to_thread.run_sync(config.read_raw, root) or {}
             return ConfigResult(settings=setting_rows(parse_settings(raw), raw, params.key))
-        conductor = self._host.active.get(run.run_id)
-        if conductor is not None and params.key.split(".")[0] in TRUSTED_KEYS:
+        if self._host.live(run.run_id) is not None and params.key.split(".")[0] in TRUSTED_KEYS:
             raise Refused(
                 f"{params.key} is covered by trust and the run is active",
                 hint=f"stop it, then: sictl init {run.repo} --set {params.key}=… --trust",
@@ -307,13 +304,10 @@ class Methods:
         raw, changed = await trio.to_thread.run_sync(config.change_setting, root, params.key, params.value)
         settings = parse_settings(changed)
         old, new = setting(parse_settings(raw), params.key), setting(settings, params.key)
-        event = ConfigChanged(field=params.key, old_value=old, new_value=new)
-        from_round = None
-        if conductor is not None and not conductor.over.is_set():
-            await conductor.submit(event)
-            from_round = conductor.state.iteration + 1
-        else:
-            await self._journal(run, event)
+        conductor = await self._host.take_in(
+            run, ConfigChanged(field=params.key, old_value=old, new_value=new)
+        )
+        from_round = None if conductor is None else conductor.state.iteration + 1
         notes = []
         if params.key.split(".")[0] in TRUSTED_KEYS:
             notes.append(
@@ -324,12 +318,6 @@ class Methods:
             changed=SettingChange(key=params.key, old=old, new=new, from_round=from_round),
             notes=notes,
         )
-
-    async def _journal(self, run: KnownRun, event: ConfigChanged) -> None:
-        async with self._host.opened(run) as (state, store):
-            dated = event.model_copy(update={"at": now_iso()})
-            after, _ = step(state, dated)
-            await store.commit([dated], project(state, dated, after), None)
 
     async def diff(self, params: RunParams, _call: object) -> DiffResult:
         """`run.diff`."""

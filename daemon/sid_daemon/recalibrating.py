@@ -14,17 +14,14 @@ import trio
 
 from sid_daemon import config
 from sid_daemon.baseline import calibrate, calibration_of
-from sid_daemon.clock import now_iso
 from sid_daemon.core.calibration import Calibrated
 from sid_daemon.core.evidence import findable_gains
 from sid_daemon.core.measuring import NOISY_MIN_EFFECT
-from sid_daemon.core.run import step
 from sid_daemon.core.state import RunState
 from sid_daemon.host import Host
 from sid_daemon.runstore import CLOSE_LIMIT_S
 from sid_daemon.setup import OpenSite
 from sid_daemon.store.registry import KnownRun
-from sid_daemon.store.views import project
 from sid_protocol.errors import AlreadyRunning
 from sid_protocol.events import Recalibrated
 from sid_protocol.settings import Settings
@@ -62,17 +59,13 @@ async def recalibrate(host: Host, gate: Gate, run: KnownRun) -> CalibrateResult:
         with trio.move_on_after(CLOSE_LIMIT_S, shield=True):
             await site.close()
     event = Recalibrated(
-        at=now_iso(),
         commit=head,
         samples=found.scores,
         score=found.scores[0] if found.baseline is None else found.baseline,
         deterministic=found.mode == "deterministic",
         calibration=calibration_of(runs, found),
     )
-    async with host.at_rest(run) as (before, store):
-        after, _ = step(before, event)
-        await store.commit([event], project(before, event, after), None)
-    host.emit("info", "recalibrated", run_id=run.run_id, score=event.score, best_score=after.best_score)
+    before, after = await host.journal(run, event)
     return _result(run, before, after, found)
 
 
@@ -82,8 +75,7 @@ def refuse_while_active(host: Host, run: KnownRun) -> None:
     Raises:
         AlreadyRunning: it is active.
     """
-    conductor = host.active.get(run.run_id)
-    if conductor is not None and not conductor.over.is_set():
+    if host.live(run.run_id) is not None:
         raise AlreadyRunning(
             f"run {run.run_id} is active and measures its head itself",
             hint=f"stop it first: sictl stop {run.run_id}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -216,6 +217,9 @@ def test_config_is_checked_and_its_changes_are_events(finished: Finished) -> Non
     assert load(finished.root / "config/settings.json")["deadlines"] == {"executor": 77}
     last = load(finished.root / "tracking/events.json")[-1]
     assert (last["event_type"], last["details"]["field"]) == ("config_change", "deadlines.executor")
+    log = world.sictl("attach", path, "--no-follow", "--since", "0", "--json").out
+    told = map(json.loads, log.splitlines())
+    assert [one["new_value"] for one in told if one["event"] == "config_changed"][-1:] == [77]
     wrong = world.sictl("config", "set", path, "plateau_windows", "3", code=2)
     assert "did you mean plateau_window?" in wrong.err
 
