@@ -8,12 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-import click
-
+from pages import verbs
 from pages.words import json_text, prose, type_text
-from sid_cli.main import GROUPS, VERBS, cli
-from sid_cli.options import global_options
-from sid_cli.session import Session
 from sid_cli.verbs.help import EXIT_CODES
 from sid_daemon.daemon_settings import DaemonSettings
 from sid_protocol import __version__
@@ -29,26 +25,21 @@ def escaped(text: str) -> str:
 
 def sictl_page() -> str:
     """Return `sictl.1`: every verb with its options, and the exit codes."""
-    root = click.Context(cli, info_name="sictl", obj=Session())
     parts = [
         *_head("sictl", 1, "control sid, the daemon that improves a git repository in measured rounds"),
         ".SH SYNOPSIS",
         ".B sictl",
         "[\\fIOPTIONS\\fR] \\fIVERB\\fR [\\fIARGUMENTS\\fR]",
         ".SH DESCRIPTION",
-        escaped(
-            "RUN is the path of a repository (with --topic where it has several tracks), a run's id, or a beginning of "
-            "one of at least 4 characters. Left out, it is the only active run, else the repository that the command "
-            "stands in. Results go to standard output, problems to standard error in one line that says what to do next."
-        ),
+        _plain(verbs.RUN),
         ".SH OPTIONS",
         "Before or after the verb:",
-        *_options(global_options(), root),
+        *_options(verbs.shared_options()),
     ]
-    for title, names in GROUPS:
+    for title, group in verbs.groups():
         parts.append(f".SH {escaped(title.upper())}")
-        for name in names:
-            parts += _verb(name, root)
+        for one in group:
+            parts += _verb(one)
     parts += [
         ".SH EXIT STATUS",
         *_verbatim(EXIT_CODES.splitlines()),
@@ -129,32 +120,15 @@ def _head(name: str, section: int, what: str) -> list[str]:
     return [title, ".SH NAME", f"{escaped(name)} \\- {escaped(what)}"]
 
 
-def _verb(name: str, root: click.Context) -> list[str]:
-    command = cli.get_command(root, name)
-    if command is None:
-        raise LookupError(f"a group names the verb {name}, which does not exist")
-    context = click.Context(command, info_name=name, parent=root)
-    shared = {option.name for option in global_options()}
-    own = [param for param in command.params if isinstance(param, click.Option) and param.name not in shared]
-    arguments = [param.make_metavar(context) for param in command.params if isinstance(param, click.Argument)]
-    also = [other for other, module in VERBS.items() if module == VERBS[name] and other != name]
-    lines = [
-        f".SS sictl {escaped(' '.join([name, *arguments]))}",
-        escaped(" ".join((command.help or "").split())),
-    ]
-    lines += [f"The same: sictl {escaped(other)}." for other in also]
-    lines += _options(own, context)
-    example = str(getattr(command, "example", "")).splitlines()
-    return [*lines, ".PP", "Example:", *_verbatim(example)] if example else lines
+def _verb(one: verbs.Verb) -> list[str]:
+    lines = [f".SS sictl {escaped(one.typed)}", escaped(one.about)]
+    lines += [f"The same: sictl {escaped(other)}." for other in one.also]
+    lines += _options(one.options)
+    return [*lines, ".PP", "Example:", *_verbatim(one.example)] if one.example else lines
 
 
-def _options(options: Iterable[click.Parameter], context: click.Context) -> list[str]:
-    lines = []
-    for option in options:
-        shown = option.get_help_record(context)
-        names, told = shown if shown is not None else (", ".join(option.opts), "")
-        lines += [".TP", f".B {escaped(names)}", escaped(" ".join(told.split()))]
-    return lines
+def _options(options: Iterable[tuple[str, str]]) -> list[str]:
+    return [line for names, told in options for line in (".TP", f".B {escaped(names)}", escaped(told))]
 
 
 def _verbatim(lines: Lines) -> list[str]:
