@@ -17,7 +17,7 @@ from sid_daemon.core.calibration import Calibrated, Calibration
 from sid_daemon.core.run import step
 from sid_daemon.core.selection import RunResult
 from sid_daemon.core.state import RunState
-from sid_daemon.figures import one_line
+from sid_daemon.core.wording import one_line
 from sid_daemon.runstore import RunStore
 from sid_daemon.setup import Draft, Site
 from sid_daemon.store.views import Projection, project

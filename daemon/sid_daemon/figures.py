@@ -37,9 +37,3 @@ def percentage(gain: float, baseline: float) -> str:
         return "n/a"
     share = 100 * gain / abs(baseline)
     return f"{round(share, 1) + 0.0:.1f}" if math.isfinite(share) else "n/a"
-
-
-def one_line(text: str, limit: int = 200) -> str:
-    """Return a text on one line, without tabs and control characters, at most `limit` characters."""
-    plain = " ".join(text.split())
-    return "".join(character for character in plain if character.isprintable())[:limit].rstrip()

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 
 from sid_daemon.core import lessons
 from sid_daemon.core.execution import AGENT_TWICE, LESSONS
-from sid_daemon.core.lessons import Book, Key, Sighting, parse_key
+from sid_daemon.core.lessons import SNIPPET_LIMIT, Book, Key, Sighting, parse_key
 from sid_daemon.core.state import Execution, Round, RunState
 from sid_daemon.core.turn import Turn
+from sid_daemon.core.wording import one_line
 from sid_protocol.events import RoundPrepared
 
 PLAN_RULES = ("H001", "H002", "H003")
@@ -46,13 +47,17 @@ def sightings(now: Round) -> Iterator[Sighting]:
     """Yield the faults of a round that is over."""
     for kill in now.kills:
         snippet = kill.snippet or kill.last_activity or ""
-        yield Sighting(str(Key("timeout", kill.reason, kill.role)), kill.role, one_line(snippet))
+        yield Sighting(
+            str(Key("timeout", kill.reason, kill.role)), kill.role, one_line(snippet, SNIPPET_LIMIT)
+        )
     for failed in now.failures:
         if failed.budget is None and not failed.final:
-            yield Sighting(str(Key("agent_failed", "", failed.role)), failed.role, one_line(failed.why))
+            yield Sighting(
+                str(Key("agent_failed", "", failed.role)), failed.role, one_line(failed.why, SNIPPET_LIMIT)
+            )
     for rejected in now.rejected:
         key = Key("plan_rejected", "", rejection_rule(rejected.rejection_reason))
-        yield Sighting(str(key), "planner", one_line(rejected.rejection_reason))
+        yield Sighting(str(key), "planner", one_line(rejected.rejection_reason, SNIPPET_LIMIT))
     for one in now.executions.values():
         if (found := _of_candidate(one)) is not None:
             yield found
@@ -83,7 +88,7 @@ def _of_candidate(one: Execution) -> Sighting | None:
     elif failure.category == "regression":
         family = one.plan.approach_family[:FAMILY_SHOWN]
         key, subject = Key(failure.category, "", family), f"family:{family}"
-    return Sighting(str(key), subject, one_line(f"{failure.what}: {failure.why}"), one.refused)
+    return Sighting(str(key), subject, one_line(f"{failure.what}: {failure.why}", SNIPPET_LIMIT), one.refused)
 
 
 def occasions(now: Round) -> frozenset[str]:
@@ -97,12 +102,6 @@ def occasions(now: Round) -> frozenset[str]:
         found.add("executor")
     families = (one.plan.approach_family[:FAMILY_SHOWN] for one in now.executions.values())
     return frozenset(found | {f"family:{family}" for family in families})
-
-
-def one_line(text: str) -> str:
-    """Return a text of agents or programs as evidence: one line without control characters, cut."""
-    line = " ".join(text.split())
-    return "".join(sign for sign in line if sign.isprintable())[: lessons.SNIPPET_LIMIT]
 
 
 def on_prepared(turn: Turn, before: RunState, event: RoundPrepared) -> None:

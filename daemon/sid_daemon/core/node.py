@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sid_daemon.core.lessons import promoted_by_runs
+from sid_daemon.core.wording import one_line
 
 NodeStatus = Literal["passed", "failed", "hard_cap", "aborted"]
 PASS_SCORE = 0.9
@@ -66,8 +67,7 @@ def read_judged(lines: str) -> Judged:
 
 def key_of(text: str) -> str:
     """Return a violation as a key: one line that can stand between backquotes."""
-    line = "".join(sign for sign in " ".join(text.split()) if sign.isprintable())
-    return line.replace("`", "'")[:KEY_LIMIT]
+    return one_line(text, KEY_LIMIT).replace("`", "'")
 
 
 def violations_of(events: str) -> frozenset[str]:

@@ -1,6 +1,7 @@
-"""How figures read in a reason or a line: signed percentages, and intervals that may be open.
+"""How figures and foreign texts read in a reason or a line: signed percentages, open intervals, one line of a text.
 
-Used by the flows of a round for their reasons, by `describe` for whole lines. Never decides anything.
+Used by the flows of a round for their reasons, by `describe` for whole lines, by views and log for what agents wrote.
+Never decides anything.
 """
 
 from __future__ import annotations
@@ -53,6 +54,12 @@ def _figure(value: float, *, sign: bool) -> str:
         digits = min(6, -math.floor(math.log10(abs(value))))
     text = f"{value:+.{digits}f}" if sign else f"{value:.{digits}f}"
     return text.replace("-0.0", "0.0") if text == "-0.0" else text
+
+
+def one_line(text: str, limit: int = 200) -> str:
+    """Return a text on one line, without tabs and control characters, at most `limit` characters."""
+    plain = " ".join(text.split())
+    return "".join(character for character in plain if character.isprintable())[:limit].rstrip()
 
 
 def noise_line(sd_pair: float, half: float, nearly_always: float) -> str:

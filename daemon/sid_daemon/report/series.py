@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sid_daemon.core.state import RunState
-from sid_daemon.figures import difference, improvement, one_line, percentage
+from sid_daemon.core.wording import one_line
+from sid_daemon.figures import difference, improvement, percentage
 from sid_protocol.records import FAMILIES
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"  # the specification's name, never fetched

@@ -14,7 +14,7 @@ from typing import Any
 from sid_daemon.core import stopping
 from sid_daemon.core.ladder import rung_of
 from sid_daemon.core.state import Execution, Round, RunState
-from sid_daemon.figures import one_line
+from sid_daemon.core.wording import one_line
 from sid_daemon.store import views_round as rounds
 
 MEMORY_LINES = 180

@@ -12,7 +12,7 @@ from sid_daemon.core.describe import describe
 from sid_daemon.core.ladder import rung_line, rung_of
 from sid_daemon.core.round import seconds_between
 from sid_daemon.core.state import Execution, Round, RunState
-from sid_daemon.figures import one_line
+from sid_daemon.core.wording import one_line
 from sid_daemon.store import views_round as rounds
 from sid_daemon.store import views_state as places
 from sid_daemon.store.records_lessons import of_lessons

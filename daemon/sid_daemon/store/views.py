@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from sid_daemon.core.adoption import Change, by_hand
 from sid_daemon.core.audit import Audited
 from sid_daemon.core.state import ACTIVE, Round, RunState
-from sid_daemon.figures import one_line
+from sid_daemon.core.wording import one_line
 from sid_daemon.report.text import audit_fields
 from sid_daemon.store import memory
 from sid_daemon.store import views_round as rounds

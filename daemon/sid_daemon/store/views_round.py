@@ -16,7 +16,8 @@ from sid_daemon.core.ladder import rung_of
 from sid_daemon.core.measuring import CandidateOutcome, Verdict
 from sid_daemon.core.novelty import Tried
 from sid_daemon.core.state import Execution, Round, RunState
-from sid_daemon.figures import difference, one_line, signed
+from sid_daemon.core.wording import one_line
+from sid_daemon.figures import difference, signed
 from sid_protocol import ids
 from sid_protocol.records import (
     BenchmarkResult,
