@@ -48,7 +48,6 @@ class CarriedOver(Message):
     breaker_count: int = 0
     winner_families: tuple[str | None, ...] = ()
     baseline_score: float | None = None
-    starts: int = 0
 
 
 class RunCreated(Event):

@@ -90,6 +90,8 @@ def test_milestones_and_phases_stand_at_the_first_that_is_open() -> None:
     assert standing(GOAL, 9.0, {}, higher=True) == Standing("First light", "Recall")
     assert standing(GOAL, 99.0, {"recall": 0.9, "seconds": 0.5}, higher=True) == Standing(None, None)
     assert standing(GOAL, 11.0, {}, higher=False).milestone == "First light"
+    strict = GOAL.replace("seconds <= 2", "seconds < 2")
+    assert standing(strict, 11.0, {"recall": 0.9, "seconds": 2.0}, higher=True).phase == "Recall"
     assert standing("# Goal\n\n## Objective\n\nx\n", 1.0, {}, higher=True) == Standing()
 
 

@@ -39,7 +39,6 @@ def create(event: RunCreated) -> RunState:
         plateau_count=over.plateau_count if over else 0,
         breaker_count=over.breaker_count if over else 0,
         winner_families=over.winner_families if over else (),
-        starts=over.starts if over else 0,
     )
 
 

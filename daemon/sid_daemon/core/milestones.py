@@ -80,8 +80,10 @@ def _is_done(row: dict[str, str]) -> bool:
 
 
 def _meets(value: float, sign: str, wanted: float, *, higher: bool) -> bool:
-    if sign in ("<=", "≤", "<"):
+    if sign in ("<", ">"):
+        return value < wanted if sign == "<" else value > wanted
+    if sign in ("<=", "≤"):
         return value <= wanted
-    if sign in (">=", "≥", ">"):
+    if sign in (">=", "≥"):
         return value >= wanted
     return value >= wanted if higher else value <= wanted

@@ -187,6 +187,5 @@ def _carrying(event: RunCreated, before: RunState | None, after: RunState) -> Ru
         breaker_count=after.breaker_count,
         winner_families=after.winner_families,
         baseline_score=after.baseline_score,
-        starts=after.starts,
     )
     return event.model_copy(update={"carried_over": carried})
