@@ -694,6 +694,17 @@ def test_time_counts_while_the_run_runs() -> None:
     assert play.now.wall_s == len(play.journal) - 2 - 1
 
 
+@pytest.mark.parametrize(("jump", "spent_s"), [(timedelta(hours=1), 3600), (timedelta(hours=-1), 0)])
+def test_a_wall_clock_set_forward_spends_time_and_one_set_back_gives_none(
+    jump: timedelta, spent_s: float
+) -> None:
+    play = at_work(Play(World(settings(), score=second_wins)))
+    play.clock += jump
+    play.feed(RunPaused())
+
+    assert spent_s <= play.now.wall_s < spent_s + 100
+
+
 def test_money_ends_the_run_between_rounds() -> None:
     play = played(settings(max_iterations=9, budget=Budget(calls=10)), score=second_wins)
 
