@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -161,6 +163,42 @@ async def test_a_push_that_fails_is_a_line_and_nothing_won_is_nothing_to_push(
     assert len(closed.notes) == (1 if merged else 0)
     if merged:
         assert closed.notes[0].startswith("Push to origin failed: ")
+
+
+async def test_nothing_is_pushed_unless_the_settings_say_so(
+    repo: MakeRepo, real_process: Spawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, origin = repo({"app.py": "x = 1\n"}), repo(name="origin", bare=True)
+    made.git("remote", "add", "origin", str(origin.path))
+    gh = made.path.parent / "bin" / "gh"
+    gh.parent.mkdir()
+    gh.write_text('#!/bin/sh\n: > "$HOME/asked"\n')
+    gh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{gh.parent}:{os.environ['PATH']}")
+    async with field(made, Settings()) as f:
+        closed = await f.ask(
+            CloseRound(id="c1", iteration=1, losers=(), winner=None, head=f.head, merged=True)
+        )
+    assert closed.notes == ()
+    assert origin.branches() == []
+    assert not (Path.home() / "asked").exists()
+
+
+async def test_a_pull_request_goes_to_the_upstream(
+    repo: MakeRepo, real_process: Spawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = repo({"app.py": "x = 1\n"})
+    gh = made.path.parent / "bin" / "gh"
+    gh.parent.mkdir()
+    gh.write_text('#!/bin/sh\necho "$@" > "$HOME/asked"\necho https://example.invalid/pull/1\n')
+    gh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{gh.parent}:{os.environ['PATH']}")
+    async with field(made, Settings(auto_pr=True, upstream_url="me/repo")) as f:
+        closed = await f.ask(
+            CloseRound(id="c1", iteration=1, losers=(), winner=None, head=f.head, merged=True)
+        )
+    assert closed.notes == ("Opened a pull request: https://example.invalid/pull/1",)
+    assert (Path.home() / "asked").read_text().endswith("--repo me/repo\n")
 
 
 async def test_a_push_goes_to_the_fork(repo: MakeRepo, real_process: Spawn) -> None:
