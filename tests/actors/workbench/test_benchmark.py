@@ -176,8 +176,11 @@ async def test_a_benchmark_writes_nowhere_else_and_reaches_no_network(
     )
     async with open_bay(made, sandboxed=True) as bay:
         run = await bay.bench.measure(bay.base, 1, settings_of(benchmark_command=command))
+        let = settings_of(benchmark_command=command, benchmark_network=True)
+        reached = await bay.bench.measure(bay.base, 1, let)
     await listener[0].aclose()
     assert run.score == 1.0
+    assert reached.score is None, "with `benchmark_network` it gets through, and prints nothing"
     assert "[core]" not in run.raw
     assert (made.path / "app.py").read_text() == FILES["app.py"]
     assert not (Path.home() / "left").exists()
