@@ -113,22 +113,26 @@ the state is their fold. Field by field they are in `protocol/sid_protocol/event
 """
 
 
+def emitting() -> list[Path]:
+    """Return the modules that may emit log records."""
+    return [
+        *CODE.glob("daemon/sid_daemon/**/*.py"),
+        CODE / "actors/sid_actors/supervisor.py",
+        *CODE.glob("actors/sid_actors/backends/*.py"),
+    ]
+
+
 def log_names() -> dict[str, str]:
     """Return every record name that the code emits, with its levels."""
     found: dict[str, set[str]] = {}
-    backends = CODE.glob("actors/sid_actors/backends/*.py")
-    for path in [
-        *CODE.glob("daemon/sid_daemon/**/*.py"),
-        CODE / "actors/sid_actors/supervisor.py",
-        *backends,
-    ]:
+    for path in emitting():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            for name, levels in _named_by(node):
+            for name, levels in named_by(node):
                 found.setdefault(name, set()).update(levels)
     return {name: ", ".join(sorted(levels, key=_LEVELS.index)) for name, levels in found.items()}
 
 
-def _named_by(node: ast.AST) -> list[tuple[str, tuple[str, ...]]]:
+def named_by(node: ast.AST) -> list[tuple[str, tuple[str, ...]]]:
     """Return `(name, levels)` of a record tuple `(level, name, fields)` or of a call that emits one."""
     match node:
         case ast.Tuple(elts=[level, ast.Constant(value=str(name)), _]) if _levels(level):

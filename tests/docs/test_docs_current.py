@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import runpy
 import shutil
@@ -9,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from sid_cli.main import VERBS
 from sid_cli.verbs.help import EXIT_CODES
@@ -106,6 +108,52 @@ def test_a_setting_without_effect_is_read_by_no_code() -> None:
     holders = r"\b(?:settings|measurement|rule|budget|own)"
     read = [key for key in keys if re.search(rf"{holders}\.{key.rpartition('.')[2]}\b", code)]
     assert not read, "take it out of NO_EFFECT in docs/pages/settings.py and run `make docs`"
+
+
+def test_a_setting_that_is_said_to_have_an_effect_is_read_by_code() -> None:
+    code = "\n".join(
+        path.read_text(encoding="utf-8")
+        for folder in ("daemon/sid_daemon", "actors/sid_actors")
+        for path in (REPO / folder).rglob("*.py")
+    )
+    keys = set(Settings.model_fields) - GENERATE["settings"].NO_EFFECT
+    for name in Settings().model_dump():
+        if isinstance(group := getattr(Settings(), name), BaseModel):
+            keys |= set(type(group).model_fields)
+    unread = [key for key in keys if not re.search(rf"\.{key}\b|[\"']{key}[\"']", code)]
+    assert not unread, "put it into NO_EFFECT in docs/pages/settings.py and run `make docs`"
+
+
+def test_each_log_record_has_the_fields_that_its_row_names() -> None:
+    events = GENERATE["events"]
+    known: dict[str, set[str]] = {}
+    for path in events.emitting():
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        words = {
+            node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        }
+        words |= {
+            word.arg for node in nodes if isinstance(node, ast.Call) for word in node.keywords if word.arg
+        }
+        for name in {name for node in nodes for name, _ in events.named_by(node)}:
+            known.setdefault(name, set()).update(words)
+    wrong = {}
+    for name, row in events.LOG_RECORDS.items():
+        fields = re.sub(r"\([^)]*\)", "", row.partition(": ")[2])
+        if missing := set(re.findall(r"`([a-z_]+)`", fields)) - known[name]:
+            wrong[name] = missing
+    assert not wrong, "no module that emits the record knows such a field"
+
+
+def test_every_folder_of_tests_is_told_of() -> None:
+    text = (REPO / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Tests")[2]
+    told = {
+        name
+        for cells in re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)
+        for name in re.findall(r"`([a-z0-9]+)/`", cells)
+    }
+    there = {path.parent.name for path in (REPO / "tests").glob("*/test_*.py")}
+    assert told == there
 
 
 def test_the_readme_begins_with_what_it_is_and_stays_short() -> None:
