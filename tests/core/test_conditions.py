@@ -72,3 +72,20 @@ def test_a_run_among_others_may_take_as_many_times_as_long_as_alone() -> None:
     assert {one.limit_s for one in measured(settings(), calibration=USUAL) if one.slots > 1} == {240.0}
     assert {one.limit_s for one in measured(settings(mode="noisy"), calibration=USUAL)} == {60.0}
     assert {one.limit_s for one in measured(settings(run_timeout=90), calibration=USUAL)} == {90.0}
+
+
+def test_more_certainty_asks_for_more_pairs() -> None:
+    def pairs(alpha: float) -> int:
+        return sum(one.stage == "confirm" for one in measured(settings(mode="noisy", alpha=alpha)))
+
+    assert pairs(0.2) < pairs(0.01) < pairs(0.0001)
+
+
+def test_a_benchmark_that_turns_out_noisy_is_run_as_often_as_at_set_up() -> None:
+    for runs in (3, 7):
+        scores = iter(range(1, 100_000))
+        found = measured(
+            settings(max_pairs=8, calibration_runs=runs),
+            score=lambda arm, _, rising=scores: GOOD.get(arm, 9.0) + next(rising) / 1000,
+        )
+        assert sum(one.stage == "calibrate" for one in found) == runs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -249,10 +250,16 @@ def test_a_journal_of_a_version_without_lessons_bars_and_tells_nothing() -> None
     assert set(told_in(play).values()) == {()}
 
 
-def test_another_runs_sighting_counts_from_the_first_round_on() -> None:
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [({}, (SEALED,)), ({"lesson_threshold": 3}, ()), ({"lesson_threshold": 1, "lessons_window": 1}, ())],
+)
+def test_other_runs_sightings_count_from_the_first_round_on_as_far_as_the_settings_say(
+    more: dict[str, Any], told: tuple[str, ...]
+) -> None:
     others = tuple(RunLessons(run_id=name, seen=(SEALED,)) for name in "ab")
-    play = played(one_agent(max_iterations=1), answer=always_refused, others=others)
-    assert told_in(play) == {1: (SEALED,)}
+    play = played(one_agent(max_iterations=1, **more), answer=always_refused, others=others)
+    assert told_in(play) == {1: told}
 
 
 def test_a_lesson_is_held_out_by_coin_and_retired_in_the_end() -> None:
