@@ -142,7 +142,9 @@ class Budget(Group):
 
     usd: Annotated[float, Field(ge=0)] | None = Field(None, description="no limit in dollars")
     tokens: Count | None = Field(None, description="no limit in tokens")
-    wall_s: Seconds | None = Field(None, description="no limit in seconds; of the wall clock, so that one set forward spends it")
+    wall_s: Seconds | None = Field(
+        None, description="no limit in seconds; of the wall clock, so that one set forward spends it"
+    )
     calls: Count | None = Field(None, description="no limit in model calls")
     usd_per_round: Annotated[float, Field(ge=0)] | None = Field(None, description="no limit a round")
 
