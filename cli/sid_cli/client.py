@@ -11,6 +11,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
+from sid_cli import foreign
 from sid_protocol.errors import (
     ALREADY_RUNNING,
     INVALID_PARAMS,
@@ -95,7 +96,7 @@ class Client:
             raise no_daemon(path) from None
         except OSError as error:
             self._socket.close()
-            raise SidError(f"cannot use {path}: {error.strerror}", hint="it may be another user's") from None
+            raise foreign.unusable(path, error) from None
 
     def __enter__(self) -> Self:
         """Return the client itself."""
@@ -126,6 +127,7 @@ class Client:
         Raises:
             SidError: the daemon's error, as the class it was there.
             WireError: the connection broke, or nothing came in time.
+            Refused: the daemon is another user's.
         """
         self._number += 1
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
@@ -164,7 +166,7 @@ class Client:
             self._reader.receive(data)
         return parse_line(line).messages[0]
 
-    def _broken(self, why: str) -> WireError:
-        return WireError(
+    def _broken(self, why: str) -> SidError:
+        return foreign.refusal(self.path, self._socket) or WireError(
             f"lost the daemon at {self.path}: {why}", hint="'sictl status' shows whether it is back"
         )

@@ -17,7 +17,7 @@ from sid_cli import places, runs
 from sid_cli.color import CHOICES
 from sid_cli.console import Console
 from sid_cli.status_text import Look, detail, fitted, one_line, overview
-from sid_protocol.errors import NoDaemon, NoSuchRun, SidError, UsageError, WireError
+from sid_protocol.errors import NoDaemon, NoSuchRun, UsageError, WireError
 
 _TIMEOUT_S = 10.0
 _ROUNDS = 60
@@ -72,13 +72,19 @@ def show(wanted: Wanted) -> int:
 
     Raises:
         NoDaemon: nobody answers; `status` never starts a daemon.
+        Refused: the daemon is another user's.
         SidError: the daemon says no, or no run fits.
     """
     path = places.own_socket(wanted.socket)
     console = Console(as_json=wanted.as_json, color=wanted.color)
     try:
-        with _connected(path) as connection, connection.makefile("rwb") as stream:
-            _show(wanted, console, stream)
+        with _connected(path) as connection:
+            try:
+                _show(wanted, console, connection)
+            except WireError as error:
+                from sid_cli import foreign  # of no use to an answer
+
+                raise foreign.refusal(path, connection) or error from None
     except NoDaemon:
         if wanted.line:
             return 0
@@ -86,14 +92,14 @@ def show(wanted: Wanted) -> int:
     return 0
 
 
-def _show(wanted: Wanted, console: Console, stream: Any) -> None:
-    info, listed = _call(stream, [("daemon.info", {}), ("run.list", {})])
+def _show(wanted: Wanted, console: Console, connection: socket.socket) -> None:
+    info, listed = _call(connection, [("daemon.info", {}), ("run.list", {})])
     rows = listed["runs"]
     if wanted.run is None and not wanted.line and wanted.topic is None:
         if wanted.as_json:
             console.result({"daemon": info, "runs": rows}, "")
             return
-        print_overview(console, stream, info, rows)
+        print_overview(console, connection, info, rows)
         return
     path = places.existing(wanted.run) if wanted.run is not None else None
     try:
@@ -102,29 +108,31 @@ def _show(wanted: Wanted, console: Console, stream: Any) -> None:
         if wanted.line and wanted.run is None:
             return
         raise
-    (fresh,) = _call(stream, [("run.status", {"run": row["run_id"]})])
+    (fresh,) = _call(connection, [("run.status", {"run": row["run_id"]})])
     if wanted.as_json:
         console.result({"run": fresh}, "")
     elif wanted.line:
         console.result({}, one_line(fresh))
     else:
-        console.write(_detail(console, stream, fresh))
+        console.write(_detail(console, connection, fresh))
 
 
-def print_overview(console: Console, stream: Any, info: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+def print_overview(
+    console: Console, connection: socket.socket, info: dict[str, Any], rows: list[dict[str, Any]]
+) -> None:
     """Print the daemon and its runs, and the only active run in detail."""
     look = _look(console)
     console.write(fitted(overview(info, rows, look), look))
     active = [row for row in rows if runs.is_active(row)]
     if len(active) == 1:
-        console.write(_detail(console, stream, active[0]))
+        console.write(_detail(console, connection, active[0]))
 
 
-def _detail(console: Console, stream: Any, row: dict[str, Any]) -> str:
+def _detail(console: Console, connection: socket.socket, row: dict[str, Any]) -> str:
     run, since = {"run": row["run_id"]}, max(0, row["iteration"] - _ROUNDS)
     records: list[dict[str, Any]] = []
     asked = [("run.history", {**run, "since": since}), ("log.subscribe", {**run, "follow": False})]
-    history, _ = _call(stream, asked, records)
+    history, _ = _call(connection, asked, records)
     look = _look(console)
     return fitted(detail(row, history["rounds"], records[-_LAST_EVENTS:], look), look)
 
@@ -144,12 +152,16 @@ def _connected(path: str) -> socket.socket:
         raise NoDaemon(f"no daemon at {path}", hint=hint) from None
     except OSError as error:
         connection.close()
-        raise SidError(f"cannot use {path}: {error.strerror}", hint="it may be another user's") from None
+        from sid_cli import foreign  # as above
+
+        raise foreign.unusable(path, error) from None
     return connection
 
 
 def _call(
-    stream: Any, calls: Sequence[tuple[str, dict[str, Any]]], records: list[dict[str, Any]] | None = None
+    connection: socket.socket,
+    calls: Sequence[tuple[str, dict[str, Any]]],
+    records: list[dict[str, Any]] | None = None,
 ) -> list[Any]:
     """Send all requests at once and return their results in order; replies may come in any.
 
@@ -161,19 +173,21 @@ def _call(
     ]
     results: dict[Any, Any] = {}
     try:
-        stream.write("".join(f"{line}\n" for line in lines).encode())
-        stream.flush()
-        while len(results) < len(calls):
-            line = stream.readline()
-            if not line:
-                raise WireError("lost the daemon: it closed the connection", hint="try again")
-            message = json.loads(line)
-            if not isinstance(message, dict):
-                raise WireError("lost the daemon: it answered junk", hint="'sictl daemon shutdown' ends it")
-            if "id" in message:
-                results[message["id"]] = _result(message)
-            elif records is not None and message.get("method") == "log.record":
-                records.append(message["params"]["record"])
+        connection.sendall("".join(f"{line}\n" for line in lines).encode())
+        with connection.makefile("rb") as stream:
+            while len(results) < len(calls):
+                line = stream.readline()
+                if not line:
+                    raise WireError("lost the daemon: it closed the connection", hint="try again")
+                message = json.loads(line)
+                if not isinstance(message, dict):
+                    raise WireError(
+                        "lost the daemon: it answered junk", hint="'sictl daemon shutdown' ends it"
+                    )
+                if "id" in message:
+                    results[message["id"]] = _result(message)
+                elif records is not None and message.get("method") == "log.record":
+                    records.append(message["params"]["record"])
     except (OSError, ValueError) as error:
         raise WireError(f"lost the daemon: {error}", hint="try again") from None
     return [results[number] for number in range(len(calls))]

@@ -6,7 +6,6 @@ task at a time uses a `Stream` or a `Follower`. Never polls a daemon that answer
 
 from __future__ import annotations
 
-import os
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -14,8 +13,9 @@ from types import TracebackType
 from typing import Any, Self
 
 import anyio
-from anyio.abc import SocketStream
+from anyio.abc import SocketAttribute, SocketStream
 
+from sid_cli import foreign
 from sid_cli.client import REPLY_S, error_of, no_daemon
 from sid_protocol.errors import NoDaemon, ShuttingDown, SidError, WireError
 from sid_protocol.jsonrpc import (
@@ -64,6 +64,7 @@ class Stream:
         Raises:
             SidError: the daemon's error, as the class it was there.
             Lost: the connection broke, or no answer came in time.
+            Refused: the daemon is another user's.
         """
         self._number += 1
         try:
@@ -105,8 +106,11 @@ class Stream:
                 raise self._lost() from None
         return parse_line(line).messages[0]
 
-    def _lost(self) -> Lost:
-        return Lost(f"lost the daemon at {self._path}", hint="'sictl status' shows whether it is back")
+    def _lost(self) -> SidError:
+        socket = self._socket.extra(SocketAttribute.raw_socket)  # noqa: S610 - anyio's, no Django here
+        return foreign.refusal(self._path, socket) or Lost(
+            f"lost the daemon at {self._path}", hint="'sictl status' shows whether it is back"
+        )
 
 
 async def open_stream(path: str) -> Stream:
@@ -124,8 +128,7 @@ async def open_stream(path: str) -> Stream:
     except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
         raise no_daemon(path) from None
     except OSError as error:
-        why = os.strerror(error.errno) if error.errno else str(error)
-        raise SidError(f"cannot use {path}: {why}", hint="it may be another user's") from None
+        raise foreign.unusable(path, error) from None
 
 
 def log_filter(*, run: str | None, level: str | None, actor: str | None) -> dict[str, Any]:

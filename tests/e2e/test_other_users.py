@@ -118,9 +118,21 @@ def test_only_the_owner_and_root_are_served(world: World, users: Users) -> None:
         (answer,) = users.knock(OWNER)
         assert json.loads(answer)["result"]["pid"] == daemon.pid
         assert root.call("daemon.info")["pid"] == daemon.pid
-    told = users.run(OTHER, "import sys; sys.argv[1:] = ['status']; from sid_cli.entry import main; main()")
-    assert told.returncode != 0
-    print(told)
-    assert len(told.stderr.splitlines()) <= 2, told.stderr
-    assert "Traceback" not in told.stderr
+    for verb in (["status", "--json"], ["history"], ["attach"]):
+        says_whose_it_is(users, *verb)
+    world.socket.chmod(0o600)
+    says_whose_it_is(users, "start", "/")
+    world.socket.parent.chmod(0o700)
+    says_whose_it_is(users, "status")
     assert daemon.poll() is None
+
+
+def says_whose_it_is(users: Users, *verb: str) -> None:
+    """Another user is told whose daemon it is and what to do, in one line and with the exit code 5."""
+    told = users.run(OTHER, "import sys; from sid_cli.entry import main; main()", *verb)
+    assert told.returncode == 5, told
+    (line,) = told.stderr.splitlines()
+    assert f"belongs to uid {OWNER} and serves nobody else" in line
+    assert "SID_SOCKET" in line
+    if "--json" in verb:
+        assert json.loads(told.stdout)["error"]["code"] == "refused"

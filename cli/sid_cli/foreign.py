@@ -1,0 +1,67 @@
+"""What to say where the daemon is another user's: it hangs up on everybody but its owner and root.
+
+Asked by the clients once a connection has failed, and never before: looking costs an everyday call nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+
+from sid_protocol.errors import Refused, SidError
+
+
+def unusable(path: str, error: OSError) -> SidError:
+    """Return the error of a socket that cannot be connected to.
+
+    Args:
+        path: The socket.
+        error: What the system said.
+    """
+    owner = _owner_of_what_is_seen(path)
+    if isinstance(error, PermissionError) and owner is not None and owner != os.geteuid():
+        return _another_users(path, owner)
+    why = os.strerror(error.errno) if error.errno else str(error)
+    return SidError(f"cannot use {path}: {why}", hint="set SID_SOCKET to a path of your own")
+
+
+def refusal(path: str, connection: socket.socket) -> Refused | None:
+    """Return why a connection was closed on us, if it is because its daemon is another user's.
+
+    Args:
+        path: The socket.
+        connection: Connected to it, and not closed at this end.
+    """
+    try:
+        told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    except OSError:
+        return None
+    _, owner, _ = struct.unpack("3i", told)
+    mine = os.geteuid()
+    return None if mine in (0, owner) else _another_users(path, owner)
+
+
+def _owner_of_what_is_seen(path: str) -> int | None:
+    """Return who owns the socket, or the innermost folder above it that can be looked at."""
+    while True:
+        try:
+            return os.stat(path).st_uid  # noqa: PTH116 - pathlib would cost `status` 5 ms
+        except OSError:
+            above = os.path.dirname(path)  # noqa: PTH120 - as above
+            if above == path:
+                return None
+            path = above
+
+
+def _another_users(path: str, owner: int) -> Refused:
+    import pwd  # of no use to a connection that works
+
+    try:
+        name = pwd.getpwuid(owner).pw_name
+    except KeyError:
+        name = f"uid {owner}"
+    return Refused(
+        f"the daemon at {path} belongs to {name} and serves nobody else",
+        hint=f"run sictl as {name}, or set SID_SOCKET to a path of your own",
+    )
