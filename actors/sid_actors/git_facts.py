@@ -80,7 +80,7 @@ def read_facts(common_dir: str, goal_slug: str, start: str) -> GitFacts:
             tags=_below(repo, "refs/tags/", "archive/"),
             experiments=_below(repo, "refs/heads/", "experiment/"),
             worktrees=_worktrees(common_dir),
-            locks=_locks(common_dir),
+            locks=tuple(map(str, refs.locks(common_dir))),
         )
     except (pygit2.GitError, KeyError, ValueError) as error:
         raise GitError(f"cannot read the repository: {' '.join(str(error).split())}") from error
@@ -111,11 +111,3 @@ def _below(repo: pygit2.Repository, kind: str, prefix: str) -> dict[str, str]:
 def _worktrees(common_dir: str) -> tuple[str, ...]:
     links = sorted(Path(common_dir, "worktrees").glob("*/gitdir"))
     return tuple(str(Path(link.read_text(errors="surrogateescape").strip()).parent) for link in links)
-
-
-def _locks(common_dir: str) -> tuple[str, ...]:
-    """Return the lock files that no process of git's can still need: those of refs that sid writes."""
-    top = Path(common_dir)
-    folders = ("refs/heads/improve", "refs/heads/experiment", "refs/tags/archive", "refs/sid")
-    found = [path for folder in folders for path in (top / folder).rglob("*.lock")]
-    return tuple(str(path) for path in sorted([*found, *top.glob("packed-refs.lock")]))

@@ -90,6 +90,10 @@ class GitMaster:
         """Keep `/.sid/` and `/worktrees/` out of `git status`, by the repository's own exclude file."""
         await trio.to_thread.run_sync(_exclude, self.info.common_dir)
 
+    async def drop_dead_locks(self) -> list[str]:
+        """Remove the locks of refs that a killed daemon left, and return their paths."""
+        return await trio.to_thread.run_sync(refs.drop_dead_locks, self.info.common_dir)
+
     async def head(self, goal_slug: str) -> Head:
         """Return where the improvement is; a branch that was in use and is free now follows first.
 

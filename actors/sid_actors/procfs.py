@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,6 +67,18 @@ class ProcessSnapshot:
     """All processes of a job at one moment, by process id of the host."""
 
     processes: tuple[ProcessInfo, ...]
+
+
+def started_at(pid: int) -> float:
+    """Return when a process was started, in seconds of the wall clock as it is set now.
+
+    Raises:
+        ProcessLookupError: it is gone.
+    """
+    stat = read_stat(pid)
+    if stat is None:
+        raise ProcessLookupError(pid)
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + stat.started / _TICKS_S
 
 
 def read_stat(pid: int) -> ProcessStat | None:

@@ -147,10 +147,12 @@ class RunHands:
         return self._state().settings
 
     async def make(self) -> None:
-        """Find the tools that agents get; a few milliseconds."""
+        """Find the tools that agents get, and clear what a killed daemon left; a few milliseconds."""
         path, home = os.environ.get("PATH", os.defpath), os.environ.get("HOME", "/")
         tools = await trio.to_thread.run_sync(lambda: find_toolchain(path, home=home))
         self._tools = tools
+        for lock in await self._git.drop_dead_locks():
+            self.tell("lock_removed", f"a daemon that was killed left {lock}")
 
     def _contained(self) -> bool:
         return self._machine.contained(self._settings())

@@ -82,6 +82,7 @@ LOG_RECORDS = {
     "cleanup_failed": "worktrees could not be removed; the next start tries again: `why`",
     "cleanup_cut_short": "removing worktrees took too long; the next start removes the rest",
     "end_not_noted": "a run has ended, but the registry cannot be written: `why`; the next daemon finds out",
+    "lock_removed": "a daemon that was killed while it wrote a ref left its lock: `why`",
     "leftovers_killed": "processes of a daemon that was killed: `processes`",
     "no_sandbox": "bubblewrap does not work here: `why`",
     "rpc_out_of_descriptors": "too many open files to take a client",

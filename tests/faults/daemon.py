@@ -1,7 +1,8 @@
 """`sid` that can be told where to die: `python -m tests.faults.daemon` instead of `sid`.
 
 Wraps the places where something becomes durable or visible. `SID_FAULT=NAME:NUMBER:before|after` ends the process with SIGKILL at
-that place, as a crash would; with `SID_FAULT_LOG=FILE` every place that is passed is written there. Nothing of the product knows of it.
+that place, as a crash would, where a ref is written also at `locked`; with `SID_FAULT_LOG=FILE` every place that is passed is
+written there. Nothing of the product knows of it.
 """
 
 from __future__ import annotations
@@ -31,11 +32,21 @@ _group = os.environ.get("SID_FAULT_GROUP") == "1"
 def at(name: str, when: str) -> None:
     """Pass a crash point, or die there."""
     point = f"{name}:{_passed[name]}:{when}"
+    note(point)
+    if point == _fault:
+        die()
+
+
+def note(point: str) -> None:
+    """Write down that a crash point was passed, if anybody wants to know."""
     if _log:
         with Path(_log).open("a") as file:
             file.write(f"{point}\n")
-    if point == _fault:
-        (os.killpg if _group else os.kill)(os.getpid(), signal.SIGKILL)
+
+
+def die() -> None:
+    """End as a crash would."""
+    (os.killpg if _group else os.kill)(os.getpid(), signal.SIGKILL)
 
 
 def wrapped(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -66,6 +77,24 @@ def wrapped_async(name: str, function: Callable[..., Any]) -> Callable[..., Any]
     return call
 
 
+def wrapped_ref(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that writes a ref, with a crash point also in the middle: with the lock, before the ref."""
+    wrapped_whole = wrapped(name, function)
+
+    @functools.wraps(function)
+    def call(repo: Any, ref: str, *args: Any) -> Any:
+        point = f"{name}:{_passed[name] + 1}:locked"
+        note(point)
+        if point == _fault:
+            lock = Path(repo.path, f"{ref}.lock")
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            lock.touch()
+            die()
+        return wrapped_whole(repo, ref, *args)
+
+    return call
+
+
 def install() -> None:
     """Put the crash points in."""
     blocking = {
@@ -75,13 +104,13 @@ def install() -> None:
         "view": (shown, "replace"),
         "list": (shown, "extend"),
         "settle": (shown, "sync_folder"),
-        "ref": (refs, "move"),
-        "delete": (refs, "delete"),
         "remove": (disk, "remove"),
         "worktree": (registration, "register"),
     }
     for name, (place, attribute) in blocking.items():
         setattr(place, attribute, wrapped(name, getattr(place, attribute)))
+    for name, attribute in {"ref": "move", "branch": "put", "delete": "delete"}.items():
+        setattr(refs, attribute, wrapped_ref(name, getattr(refs, attribute)))
     vars(pool)["git"] = wrapped_async("git", vars(pool)["git"])
 
 

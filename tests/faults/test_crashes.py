@@ -6,8 +6,8 @@ import pytest
 
 from tests.faults.harness import Stage
 
-# Where it hurts most: the branch has moved, or a batch is durable, and nothing else knows of it yet.
-CHOSEN = ("ref:2:after", "view:40:before")
+# Where it hurts most: a ref has moved, or is locked, or a batch is durable, and nothing else knows of it yet.
+CHOSEN = ("ref:2:after", "ref:2:locked", "view:40:before")
 
 
 def crash_and_go_on(stage: Stage, point: str, **env: str) -> None:
@@ -18,6 +18,12 @@ def crash_and_go_on(stage: Stage, point: str, **env: str) -> None:
 
 @pytest.mark.parametrize("point", CHOSEN)
 def test_a_killed_daemon_loses_nothing(stage: Stage, point: str) -> None:
+    crash_and_go_on(stage, point)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", ["branch:1:locked", "ref:1:locked", "delete:1:locked", "branch:3:locked"])
+def test_a_lock_that_a_killed_daemon_leaves_stops_nobody(stage: Stage, point: str) -> None:
     crash_and_go_on(stage, point)
 
 

@@ -18,13 +18,12 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import pygit2
 import structlog
 import trio
 
 from sid_actors import refs
 from sid_actors.repository import RepoInfo, metadata_lock
-from sid_actors.trees import one_line, open_repository
+from sid_actors.trees import open_repository
 from sid_actors.workbench import disk, pool, registration
 from sid_actors.workbench.kept import KeptTree, KeptTrees
 from sid_protocol.errors import GitError, WorldError
@@ -260,10 +259,7 @@ class Checkouts:
             raise GitError(
                 f"the branch {branch} is checked out in {where[0]}", hint="switch to another branch there"
             )
-        try:
-            repo.references.create(ref, pygit2.Oid(hex=start), force=True)
-        except (pygit2.GitError, ValueError) as error:
-            raise GitError(f"cannot make the branch {branch}: {one_line(error)}") from None
+        refs.put(repo, ref, start)
 
     async def _remove(self, name: str) -> None:
         path = self._path(name)

@@ -17,6 +17,7 @@ from pathlib import Path
 import pygit2
 import trio
 
+from sid_actors import refs
 from sid_actors.gitcli import git
 from sid_actors.job import Mount
 from sid_actors.repository import RepoInfo
@@ -234,7 +235,7 @@ class LocalWorkbench:
         oid = repo.create_commit(
             None, signature, signature, message, pygit2.Oid(hex=tree), [pygit2.Oid(hex=base)]
         )
-        repo.references.create(f"refs/heads/{worktree.branch}", oid, force=True)
+        refs.put(repo, f"refs/heads/{worktree.branch}", str(oid))
         return differences, str(oid)
 
 

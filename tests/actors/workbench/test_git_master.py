@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 import trio
 
+from sid_actors import refs
 from sid_actors.git_apply import open_pull_request, push
 from sid_actors.git_master import Conflict, GitMaster, Head
 from sid_actors.refs import BranchMovedError, checked_out_at
@@ -284,6 +286,67 @@ async def test_a_candidates_branch_is_deleted_unless_the_user_looks_at_it(repo: 
     assert await master.delete_branch("default", 1, "executor_1")
     assert not await master.delete_branch("default", 1, "executor_2")
     assert made.branches() == ["experiment/round_1_executor_2", "main"]
+
+
+def lock_of(made: Repo, ref: str, made_at: float | None = None) -> Path:
+    """A lock file, as who writes a ref makes it."""
+    lock = made.path / ".git" / f"{ref}.lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    lock.touch()
+    if made_at is not None:
+        os.utime(lock, (made_at, made_at))
+    return lock
+
+
+async def test_a_ref_that_somebody_writes_is_waited_for(
+    repo: MakeRepo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refs, "LOCK_WAIT_S", 60.0)
+    made = repo({"a": "1"})
+    master = await master_of(made)
+    made.git("branch", "experiment/round_1_executor_1")
+    made.git("pack-refs", "--all")
+    tag, branch = lock_of(made, "refs/tags/archive/round_1_executor_1"), lock_of(made, "packed-refs")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(master.archive, "default", 1, "executor_1", made.head)
+        nursery.start_soon(master.delete_branch, "default", 1, "executor_1")
+        await trio.sleep(0.1)
+        tag.unlink()
+        branch.unlink()
+    assert made.git("rev-parse", "archive/round_1_executor_1") == made.head
+    assert made.branches() == ["main"]
+
+
+async def test_a_ref_that_is_held_is_named_and_its_lock_left_alone(
+    repo: MakeRepo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refs, "LOCK_WAIT_S", 0.05)
+    made = repo({"a": "1"})
+    master = await master_of(made)
+    lock = lock_of(made, "refs/heads/improve/goal")
+    with pytest.raises(GitError, match=re.escape(f"{lock} is held by another process")):
+        await master.ensure_branch("goal", "main")
+    assert await master.drop_dead_locks() == []
+    assert lock.exists()
+
+
+@pytest.mark.parametrize(
+    "made_at", [1.7e9, 1.7e10], ids=["before this process", "before a clock was set back"]
+)
+async def test_a_lock_that_a_killed_daemon_left_is_removed(
+    repo: MakeRepo, monkeypatch: pytest.MonkeyPatch, made_at: float
+) -> None:
+    monkeypatch.setattr(refs, "LOCK_WAIT_S", 0.05)
+    made = repo({"a": "1"})
+    master = await master_of(made)
+    lock_of(made, "refs/heads/improve/goal", made_at)
+    assert await master.ensure_branch("goal", "main") == made.head
+
+    names = ("heads/improve/goal", "heads/experiment/t/round_1_executor_1", "tags/archive/x", "sid/goal")
+    dead = [str(lock_of(made, f"refs/{name}", made_at)) for name in names]
+    theirs = [lock_of(made, f"refs/{name}", made_at) for name in ("heads/main", "tags/v1")]
+    assert await master.drop_dead_locks() == sorted(dead)
+    assert all(lock.exists() for lock in theirs), "a lock of a ref that is not ours"
 
 
 async def test_the_diff_is_what_the_branch_changes(repo: MakeRepo) -> None:
