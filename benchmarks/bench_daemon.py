@@ -1,10 +1,10 @@
-"""The daemon itself: its start, `sictl status`, answers while a run is at work, wake-ups at rest.
+"""The daemon itself: its start, `sictl status`, answers while a run is at work, many followers of the log, wake-ups at rest.
 
 Whole processes are timed side by side with `python -c pass`, in turn, so that a busy machine slows both; the ratio is the median
 of the pairs. Answers are timed with a run of eight executors at work and ten subscribers. A loop's lag is what an answer that
 needs no thread (`daemon.info`) took beyond the quickest.
 
-    python benchmarks/bench_daemon.py [--times 15] [--calls 400]
+    python benchmarks/bench_daemon.py [--times 15] [--calls 400] [--followers 200] [--rate 2000]
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import resource
+import shlex
 import socket
 import statistics
 import subprocess
@@ -24,6 +25,16 @@ from pathlib import Path
 
 from bench_efficiency import BIN, Daemon, daemon_with_run
 
+FOLLOWERS = Path(__file__).parents[1] / "tests" / "faults" / "followers.py"
+TALK = """
+import sys, time
+at = time.monotonic()
+for _ in range(250):
+    sys.stderr.write("a line of what an agent says while it works on its plan\\n" * {lines})
+    sys.stderr.flush()
+    at += 0.02
+    time.sleep(max(0.0, at - time.monotonic()))
+"""
 RUN = argparse.Namespace(folder=None, agent_s=0.5, bench_s=0.1, files=0, at_once=0)
 
 
@@ -127,15 +138,55 @@ def at_work(calls: int) -> None:
             reader.close()
 
 
+def followed(followers: int, rate: int) -> dict[str, float]:
+    """Run one round whose four executors log so many records a second for five seconds; return what it took."""
+    with daemon_with_run(4, 1, RUN) as (daemon, repo):
+        script = daemon.base / "agent.sh"
+        talks = f"python3 -c {shlex.quote(TALK.format(lines=rate // 4 // 50))}"
+        script.write_text(script.read_text().replace(f"sleep {RUN.agent_s};", f"{talks};"))
+        reader = subprocess.Popen(
+            [sys.executable, str(FOLLOWERS), daemon.env["SID_SOCKET"], str(followers), "0"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert reader.stdin is not None
+        assert reader.stdout is not None
+        reader.stdout.readline()
+        before, begun = daemon.cpu_s()[0], time.perf_counter()
+        daemon.call("run.start", repo=repo)
+        while daemon.call("daemon.info")["runs"]:
+            time.sleep(0.05)
+        took, cpu = time.perf_counter() - begun, daemon.cpu_s()[0] - before
+        last = daemon.call("log.subscribe", follow=False)["cursor"]
+        told = json.loads(reader.communicate(f"{last}\n")[0])
+        lost = sum(one["lost"] for one in told) / max(1, sum(one["last"] for one in told))
+        return {"took": took, "cpu": cpu, "records": last, "lost": lost, "rss": daemon.rss_mb()}
+
+
+def followers(count: int, rate: int) -> None:
+    """Measure a run with many followers beside the same run with none."""
+    none, many = followed(0, rate), followed(count, rate)
+    each = (many["cpu"] - none["cpu"]) / (many["records"] * count)
+    print(
+        f"{count} followers at {rate} records a second: the run {many['took'] / none['took']:.2f} times as long as with none "
+        f"({many['took']:.1f} and {none['took']:.1f} s), the daemon's CPU {many['cpu'] / none['cpu']:.2f} times, "
+        f"{1e6 * each:.2f} µs a record and follower; {100 * many['lost']:.0f} % lost; {many['rss']:.0f} MiB and {none['rss']:.0f}"
+    )
+
+
 def main() -> None:
     """Print a line for each."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--times", type=int, default=15)
     parser.add_argument("--calls", type=int, default=400)
+    parser.add_argument("--followers", type=int, default=200)
+    parser.add_argument("--rate", type=int, default=2000)
     options = parser.parse_args()
     print(f"load before: {os.getloadavg()[0]:.2f} on {os.cpu_count()} cores")
     at_rest(options.times)
     at_work(options.calls)
+    followers(options.followers, options.rate)
     print(f"load after: {os.getloadavg()[0]:.2f}")
 
 

@@ -8,6 +8,7 @@ any more: it slows nobody but itself. Framing and limits come from the interface
 
 from __future__ import annotations
 
+import os
 import select
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -34,7 +35,6 @@ CALLS = 32
 """Calls of one client that run beside each other; then its next line waits."""
 
 _READ_BYTES = 65_536
-_QUEUED_LINES = 16
 _DRAIN_S = 2.0
 """How long a client may go on sending after a line that was too long, to learn why it is closed."""
 
@@ -123,16 +123,38 @@ class Connection:
         self._detached = detached
         self._reader = LineReader()
         self._slots = trio.Semaphore(CALLS)
-        self._lines_in, self._lines_out = trio.open_memory_channel[bytes](_QUEUED_LINES)
+        # No room: what is to be sent waits with whoever sends it, so that a slow client costs little.
+        self._lines_in, self._lines_out = trio.open_memory_channel[bytes](0)
         self._whole = trio.CancelScope()
         self._live = trio.CancelScope()
         self._reading = trio.CancelScope()
         self._background: trio.Nursery
         self._hung_up = False
+        self._subscriptions = 0
+
+    def next_subscription(self) -> int:
+        """Return the number of a new subscription: of this connection the first, second and so on."""
+        self._subscriptions += 1
+        return self._subscriptions
 
     async def send(self, lines: bytes) -> None:
-        """Queue one or more whole lines; waits while the client is slow to read."""
-        await self._lines_in.send(lines)
+        """Send one or more whole lines; waits while the client is slow to read."""
+        if self.offer(lines):
+            await trio.lowlevel.checkpoint()
+        else:
+            await self._lines_in.send(lines)
+
+    def offer(self, lines: bytes) -> bool:
+        """Send whole lines if the client takes them now; whether it does. What it takes a part of is sent to its end."""
+        if not self._lines_in.statistics().tasks_waiting_receive:
+            return False  # something is being sent, or this connection is about to end
+        try:
+            sent = os.write(self._stream.socket.fileno(), lines)
+        except OSError:  # it is slow or gone; the writer finds out which
+            return False
+        if sent < len(lines):
+            self._lines_in.send_nowait(lines[sent:])
+        return True
 
     async def serve(self, hang_ups: HangUps) -> None:
         """Serve until the client hangs up, breaks the framing, or `stop` is called."""

@@ -80,7 +80,10 @@ _SHAPES = tuple(
 
 _WORDS = sorted({word for words, _, _ in _SHAPES for word in words}, key=len)
 _SHORTEST_TEXT = 8
-_KEYS_KEPT = 1024
+_SHORT = 40
+"""Texts up to this length are remembered: records have the same few names and ids again and again."""
+
+_SHORT_KEPT = 1024
 
 
 def secrets_of(env: Mapping[str, str]) -> list[str]:
@@ -98,14 +101,14 @@ class Redactor:
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._known: frozenset[str] = frozenset()
         self._pattern: re.Pattern[str] | None = None
-        self._keys: dict[str, str] = {}
+        self._short = functools.lru_cache(_SHORT_KEPT)(self.text)
         self.learn(*secrets)
 
     def learn(self, *secrets: str) -> None:
         """Hide these values from now on; one shorter than 8 characters is not taken."""
         if self._known.issuperset(secrets) and secrets:
             return
-        self._keys = {}
+        self._short.cache_clear()
         self._known |= {secret for secret in secrets if len(secret) >= _SHORTEST_SECRET}
         if self._known:
             # The longest first: one secret may be the beginning of another.
@@ -143,6 +146,8 @@ class Redactor:
             depth: How deep it lies; what lies too deep is written as text.
         """
         if isinstance(value, str):
+            if len(value) <= _SHORT:
+                return self._short(value)
             # The end of a cut secret would be hidden by no rule, so hide first.
             return _cut(self.text(value[: 2 * TEXT_LIMIT]), len(value))
         if value is None or isinstance(value, bool):
@@ -153,7 +158,7 @@ class Redactor:
             return value if math.isfinite(value) else str(value)
         if depth < _DEEPEST and isinstance(value, Mapping):
             return {
-                self._key(str(key)): HIDDEN
+                self.clean(str(key)): HIDDEN
                 if inner and _is_secret_field(str(key))
                 else self.clean(inner, depth + 1)
                 for key, inner in value.items()
@@ -162,17 +167,8 @@ class Redactor:
             return [self.clean(inner, depth + 1) for inner in value]
         return self.clean(str(value), depth)
 
-    def _key(self, name: str) -> str:
-        # Records have the same few fields again and again.
-        known = self._keys.get(name)
-        if known is None:
-            known = self.clean(name)
-            if len(self._keys) < _KEYS_KEPT:
-                self._keys[name] = known
-        return known
 
-
-@functools.lru_cache(maxsize=_KEYS_KEPT)
+@functools.lru_cache(maxsize=_SHORT_KEPT)
 def _is_secret_field(name: str) -> bool:
     return _SECRET_FIELD.search(name) is not None
 

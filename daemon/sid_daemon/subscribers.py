@@ -12,7 +12,7 @@ import bisect
 import itertools
 import json
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import trio
@@ -30,7 +30,14 @@ SUBSCRIPTIONS = 16
 """Of one connection."""
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
+READERS = 4
+"""Threads that read old records for followers; the runs have others."""
+
+IN_A_TURN = 16
+"""Followers that records are handed on to in one turn of the loop: other work waits no longer than that takes."""
+
 _BATCH_BYTES = 32_768
+_BATCHES_KEPT = 64
 _OVERHEAD_BYTES = 300
 
 
@@ -141,6 +148,14 @@ class Ring:
         return list(itertools.islice(filter(wanted.admits, newest_first), count))[::-1]
 
 
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """What followers are sent at once: notifications, and the cursor that they lead to."""
+
+    lines: bytes
+    cursor: int
+
+
 @dataclass(eq=False, slots=True)
 class _Follower:
     number: int
@@ -149,30 +164,40 @@ class _Follower:
     cursor: int
     lost: int = 0
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    idle: trio.lowlevel.ParkingLot = field(default_factory=trio.lowlevel.ParkingLot)
+    """Where its task waits while the follower has all there is."""
 
-    def pass_over(self, evicted: Sequence[Entry], gone: int) -> None:
-        """Count what the ring gave up before this follower took it."""
-        missed = evicted[bisect.bisect_right(evicted, self.cursor, key=_cursor_of) :]
-        self.lost += sum(map(self.wanted.admits, missed))
-        self.cursor = gone
-
-    async def send(self, entries: Sequence[Entry]) -> None:
-        notices = [
-            b'{"jsonrpc":"2.0","method":"log.record","params":{"subscription":%d,"cursor":%d,"record":%b}}\n'
-            % (self.number, entry.line.cursor, entry.line.data)
-            for entry in entries
-            if self.wanted.admits(entry)
-        ]
-        if notices:
-            await self.connection.send(b"".join(notices))
+    async def send(self, batch: _Batch) -> None:
+        self.cursor = batch.cursor
+        if batch.lines:
+            await self.connection.send(batch.lines)
         else:
             await trio.lowlevel.checkpoint()
+
+    def offer(self, batch: _Batch) -> bool:
+        """Send a batch if the client takes it at once; whether it does."""
+        if batch.lines and not self.connection.offer(batch.lines):
+            return False
+        self.cursor = batch.cursor
+        return True
 
     async def tell_lost(self) -> None:
         lost, self.lost = self.lost, 0
         if lost:
             params = b'{"subscription":%d,"count":%d}' % (self.number, lost)
             await self.connection.send(b'{"jsonrpc":"2.0","method":"log.dropped","params":%b}\n' % params)
+
+
+def _batch_of(follower: _Follower, entries: Iterable[Entry], cursor: int, until: int | None = None) -> _Batch:
+    """Return those of the records that a follower wants, as notifications; `until` is the last cursor to send."""
+    number, admits = follower.number, follower.wanted.admits
+    notices = [
+        b'{"jsonrpc":"2.0","method":"log.record","params":{"subscription":%d,"cursor":%d,"record":%b}}\n'
+        % (number, entry.line.cursor, entry.line.data)
+        for entry in entries
+        if admits(entry) and (until is None or entry.line.cursor <= until)
+    ]
+    return _Batch(b"".join(notices), cursor)
 
 
 class Subscribers:
@@ -188,19 +213,29 @@ class Subscribers:
         self._files = files
         self._ring = Ring(ring_bytes, cursor)
         self._live: set[_Follower] = set()
-        self._known: dict[int, _Follower] = {}
-        self._numbers = itertools.count(1)
-        self._news = trio.lowlevel.ParkingLot()
+        self._known: dict[tuple[Connection, int], _Follower] = {}
+        self._batches: dict[tuple[int, int, Filter], _Batch] = {}
+        self._readers = trio.CapacityLimiter(READERS)
         self._closed = False
 
     def publish(self, entries: Sequence[Entry]) -> None:
-        """Hand records on; to be called in the event loop, with growing cursors."""
-        evicted = self._ring.extend(entries)
-        if evicted:
-            for follower in self._live:
-                if follower.cursor < self._ring.gone:
-                    follower.pass_over(evicted, self._ring.gone)
-        self._news.unpark_all()
+        """Hand records on, each follower by its own task; to be called in the event loop, with growing cursors."""
+        self._take(entries)
+        for follower in self._live:
+            follower.idle.unpark_all()
+
+    async def hand_on(self, entries: Sequence[Entry]) -> None:
+        """Hand records on as `publish` does, but at once to those who take them, a few followers in a turn of the loop.
+
+        Waking a task costs several times what sending does; only a follower that cannot take a batch, or has more than one to
+        take, is left to its own.
+        """
+        self._take(entries)
+        for count, follower in enumerate([*self._live], 1):
+            if follower.idle and not self._offer(follower):
+                follower.idle.unpark_all()
+            if count % IN_A_TURN == 0:
+                await trio.lowlevel.checkpoint()
 
     async def subscribe(
         self, call: Call, wanted: Filter, since: int | None, *, follow: bool = True
@@ -216,16 +251,16 @@ class Subscribers:
         Raises:
             Refused: the connection has too many subscriptions.
         """
-        mine = sum(1 for known in self._known.values() if known.connection is call.connection)
-        if mine >= SUBSCRIPTIONS:
+        connection = call.connection
+        if sum(1 for owner, _ in self._known if owner is connection) >= SUBSCRIPTIONS:
             raise Refused(f"a connection may have {SUBSCRIPTIONS} subscriptions", hint="end one of them")
         newest = self._ring.newest
         start = await self._start(wanted) if since is None else min(since, newest)
-        follower = _Follower(next(self._numbers), call.connection, wanted, start)
+        follower = _Follower(connection.next_subscription(), connection, wanted, start)
         if not follow:
             await self._catch_up(follower, newest)
             return SubscriptionResult(subscription=follower.number, cursor=newest)
-        self._known[follower.number] = follower
+        self._known[connection, follower.number] = follower
         call.when_replied(lambda: self._follow(follower))
         return SubscriptionResult(subscription=follower.number, cursor=start)
 
@@ -235,16 +270,51 @@ class Subscribers:
         Raises:
             UsageError: the connection has none of that number.
         """
-        follower = self._known.get(number)
-        if follower is None or follower.connection is not connection:
+        follower = self._known.pop((connection, number), None)
+        if follower is None:
             raise UsageError(f"this connection has no subscription {number}", data={"field": "subscription"})
         follower.scope.cancel()
-        del self._known[number]
 
     def close(self) -> None:
         """Let every follower have what there is, and then end."""
         self._closed = True
-        self._news.unpark_all()
+        self.publish([])
+
+    def _take(self, entries: Sequence[Entry]) -> None:
+        """Put records into the ring, and count what followers lose by it."""
+        self._batches.clear()
+        evicted = self._ring.extend(entries)
+        if not evicted:
+            return
+        missed: dict[tuple[int, Filter], int] = {}  # those who are behind mostly stand at one place
+        for follower in self._live:
+            if follower.cursor < self._ring.gone:
+                place = follower.cursor, follower.wanted
+                if place not in missed:
+                    first = bisect.bisect_right(evicted, follower.cursor, key=_cursor_of)
+                    missed[place] = sum(map(follower.wanted.admits, evicted[first:]))
+                follower.lost += missed[place]
+                follower.cursor = self._ring.gone
+
+    def _offer(self, follower: _Follower) -> bool:
+        """Send a follower what the ring holds for it, if it takes that at once and there is nothing else to tell it."""
+        if follower.lost:
+            return False
+        batch = self._batch(follower)
+        return batch is None or (follower.offer(batch) and batch.cursor == self._ring.newest)
+
+    def _batch(self, follower: _Follower) -> _Batch | None:
+        """Return what the ring has for a follower next, made once for all who stand at the same place; None: nothing."""
+        if follower.cursor >= self._ring.newest:
+            return None
+        key = follower.cursor, follower.number, follower.wanted
+        batch = self._batches.get(key)
+        if batch is None:
+            entries = self._ring.after(follower.cursor, _BATCH_BYTES)
+            batch = _batch_of(follower, entries, entries[-1].line.cursor)
+            if len(self._batches) < _BATCHES_KEPT:
+                self._batches[key] = batch
+        return batch
 
     async def _follow(self, follower: _Follower) -> None:
         try:
@@ -253,50 +323,51 @@ class Subscribers:
                 self._live.add(follower)
                 while True:
                     await follower.tell_lost()
-                    entries = self._ring.after(follower.cursor, _BATCH_BYTES)
-                    if entries:
-                        follower.cursor = entries[-1].line.cursor
-                        await follower.send(entries)
+                    if batch := self._batch(follower):
+                        await follower.send(batch)
                     elif self._closed:
                         return
                     elif not follower.lost:
-                        await self._news.park()
+                        await follower.idle.park()
         finally:
             self._live.discard(follower)
-            self._known.pop(follower.number, None)
+            self._known.pop((follower.connection, follower.number), None)
 
     async def _catch_up(self, follower: _Follower, until: int | None) -> None:
         """Send what the files hold, until the ring goes on from there; or all, until a cursor."""
         while follower.cursor < (self._ring.gone if until is None else until):
             if follower.cursor < self._ring.gone:
-                entries = await self._read_files(follower)
+                batch = await self._read_files(follower, until)
             elif entries := self._ring.after(follower.cursor, _BATCH_BYTES):
-                follower.cursor = entries[-1].line.cursor
+                batch = _batch_of(follower, entries, entries[-1].line.cursor, until)
             else:
                 return
             await follower.tell_lost()
-            await follower.send([e for e in entries if until is None or e.line.cursor <= until])
+            await follower.send(batch)
 
-    async def _read_files(self, follower: _Follower) -> list[Entry]:
-        """Return the next records from the files; moves the follower on in any case."""
-        gone = self._ring.gone
-        lines, lost = await self._blocking_read(follower.cursor)
-        if not lines:
+    async def _read_files(self, follower: _Follower, until: int | None) -> _Batch:
+        """Return the next records from the files; notes what is not there."""
+        gone, cursor = self._ring.gone, follower.cursor
+        batch, lost = await self._blocking_read(follower, until)
+        if batch is None:
             # Neither in the files nor in the ring: the disk was broken then.
-            follower.lost += gone - follower.cursor
-            follower.cursor = gone
-            return []
+            follower.lost += gone - cursor
+            return _Batch(b"", gone)
         follower.lost += lost
-        follower.cursor = lines[-1].cursor
-        return [entry for line in lines if (entry := read_entry(line))]
+        return batch
 
-    async def _blocking_read(self, cursor: int) -> tuple[list[Line], int]:
-        if self._files is None:
-            return [], 0
+    async def _blocking_read(self, follower: _Follower, until: int | None) -> tuple[_Batch | None, int]:
+        files = self._files
+
+        def read() -> tuple[_Batch | None, int]:
+            lines, lost = files.read_after(follower.cursor, _BATCH_BYTES) if files else ([], 0)
+            entries = filter(None, map(read_entry, lines))
+            return (_batch_of(follower, entries, lines[-1].cursor, until) if lines else None), lost
+
         try:
-            return await trio.to_thread.run_sync(self._files.read_after, cursor)
+            return await trio.to_thread.run_sync(read, limiter=self._readers)
         except OSError:
-            return [], 0
+            return None, 0
 
     async def _start(self, wanted: Filter) -> int:
         """Return the cursor before the last 20 records that are wanted."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+import shlex
 import socket
 import subprocess
+import sys
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -15,6 +18,17 @@ import pytest
 from tests.e2e.harness import Wire
 from tests.faults.harness import Stage
 
+FOLLOWERS = Path(__file__).with_name("followers.py")
+# Of each of two executors, for five seconds: together 2,000 records a second.
+CHATTER = """
+import sys, time
+at = time.monotonic()
+for number in range(0, 5000, 20):
+    sys.stderr.write("".join(f"line {number + n} of what an agent says while it works on its plan\\n" for n in range(20)))
+    sys.stderr.flush()
+    at += 0.02
+    time.sleep(max(0.0, at - time.monotonic()))
+"""
 SPARE_MB = 60.0
 """What a flood may cost beyond what the daemon weighs at rest."""
 METHODS = (
@@ -125,4 +139,39 @@ def test_a_thousand_connections_and_readers_that_do_not_read(stage: Stage) -> No
             follower.until("run_ended", status="max_iterations")
         assert weight_mb(daemon) < before + SPARE_MB
     (stage.world.base / "sid.toml").unlink()
+    stage.check(daemon)
+
+
+@pytest.mark.slow
+def test_two_hundred_followers_of_a_run_that_logs_two_thousand_records_a_second(stage: Stage) -> None:
+    agent = stage.world.base / "agent.sh"
+    talks = f"executor) python3 -c {shlex.quote(CHATTER)};"
+    agent.write_text(agent.read_text().replace("executor) ", f"{talks} "))
+    daemon = stage.world.daemon()
+    with stage.world.wire() as wire:
+        wire.call("rpc.discover")  # at rest all is loaded
+    before = weight_mb(daemon)
+    count, deaf = 200, 10
+    followers = stage.world.spawn(
+        [sys.executable, FOLLOWERS, str(stage.world.socket), str(count), str(deaf)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert followers.stdout is not None
+    assert followers.stdin is not None
+    assert followers.stdout.readline() == "ready\n"
+    stage.start()
+    with stage.world.wire() as wire:
+        end = wire.follow(since=0, run=stage.run_id).until("run_ended", status="max_iterations")["cursor"]
+    assert weight_mb(daemon) < before + SPARE_MB
+    followers.stdin.write(f"{end}\n")
+    told = json.loads(followers.communicate()[0])
+
+    assert end > 2 * 2 * 5000, "fewer records than the agents told lines"
+    assert len(told) == count
+    for one in told:  # how much a quick one loses is a matter of who else wants the processor
+        assert one["unexplained"] == 0, "missing, doubled or out of order, and not told"
+        assert one["got"] + one["lost"] == one["last"] >= end
+    assert all(one["lost"] for one in told[:deaf]), "who does not read loses, or the daemon has kept it all"
     stage.check(daemon)
