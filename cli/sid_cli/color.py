@@ -6,7 +6,9 @@ Pure: environment and terminal are arguments. The order of precedence is the tab
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 CHOICES = ("auto", "always", "never")
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}

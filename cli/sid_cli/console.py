@@ -5,13 +5,15 @@ Used by every verb. Decides nothing but how a stream looks; never reads the sock
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from collections.abc import Mapping
-from typing import Any, TextIO
 
 from sid_cli.color import Marks, Paint, marks_for, wants_color
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, TextIO
 
 SCHEMA = 1
 """Version of the JSON documents; grows when a field changes its meaning."""
@@ -19,11 +21,15 @@ SCHEMA = 1
 
 def document(content: Mapping[str, Any]) -> str:
     """Return the JSON document of a successful verb, in one line."""
+    import json  # half of what Python's own start costs: `status` prints text most of the time
+
     return json.dumps({"schema": SCHEMA, **content}, ensure_ascii=False, allow_nan=False)
 
 
 def error_document(code: str, message: str, hint: str) -> str:
     """Return the JSON document of a verb that failed."""
+    import json
+
     return json.dumps({"error": {"code": code, "message": message, "hint": hint}}, ensure_ascii=False)
 
 

@@ -6,12 +6,14 @@ not known says so and is never 0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 from sid_cli.text import clean, duration, table
 
-Row = Mapping[str, Any]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    Row = Mapping[str, Any]
 HEADERS = ("COST", ">CALLS", ">IN", ">CACHED", ">OUT", ">USD", ">TIME")
 
 

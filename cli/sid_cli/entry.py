@@ -9,10 +9,13 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Sequence
 
 from sid_cli import fast_status, faults
 from sid_protocol.errors import SidError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG})
 

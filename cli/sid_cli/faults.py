@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import os
 import sys
-from types import TracebackType
 
 from sid_cli.console import Console, error_document
 from sid_cli.text import clean
 from sid_protocol.errors import NoDaemon, SidError, code_of, exit_code_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
 
 INTERRUPTED = 130
 NO_DAEMON = 3

@@ -16,8 +16,9 @@ from typing import Any
 import anyio
 
 from sid_cli.console import Console
-from sid_cli.log_text import is_before, log_line
+from sid_cli.log_text import log_line
 from sid_cli.runs import is_active
+from sid_cli.since import is_before
 from sid_cli.status_text import Look, detail
 from sid_cli.stream import Dropped, Follower, Notice, Reconnected, Record
 from sid_cli.text import clean_lines

@@ -5,8 +5,8 @@ Asked by the clients once a connection has failed, and never before: looking cos
 
 from __future__ import annotations
 
+import _socket
 import os
-import socket
 import struct
 
 from sid_protocol.errors import Refused, SidError
@@ -26,7 +26,7 @@ def unusable(path: str, error: OSError) -> SidError:
     return SidError(f"cannot use {path}: {why}", hint="set SID_SOCKET to a path of your own")
 
 
-def refusal(path: str, connection: socket.socket) -> Refused | None:
+def refusal(path: str, connection: _socket.socket) -> Refused | None:
     """Return why a connection was closed on us, if it is because its daemon is another user's.
 
     Args:
@@ -34,7 +34,7 @@ def refusal(path: str, connection: socket.socket) -> Refused | None:
         connection: Connected to it, and not closed at this end.
     """
     try:
-        told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        told = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, struct.calcsize("3i"))
     except OSError:
         return None
     _, owner, _ = struct.unpack("3i", told)

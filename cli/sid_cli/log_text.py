@@ -1,4 +1,4 @@
-"""A log record as a line of text, and the spans of time that `--since` understands.
+"""A log record as a line of text.
 
 Pure; used by `attach`, `status`, `start --wait` and `demo`. Standard library alone. Values come from agents and
 programs, so every one is escaped.
@@ -6,14 +6,14 @@ programs, so every one is escaped.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
-from typing import Any
-
-from sid_cli.color import Paint
 from sid_cli.text import clean, number, time_of_day
-from sid_protocol.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from sid_cli.color import Paint
 
 _HEAD = (
     "timestamp",
@@ -41,11 +41,10 @@ _USUAL: Mapping[str, Any] = {
 """Values that say only that nothing special happened."""
 _SAID = ("told", "line")
 """A sentence of ours, or a line of an agent's: nothing else is worth showing beside it."""
-_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+_COMMIT_LENGTHS = (40, 64)
+_HEX_DIGITS = "0123456789abcdef"
 _COMMIT_DIGITS = 12
 _GRAVE = ("warning", "error", "critical")
-_SPAN = re.compile(r"(\d+)\s*([smhd])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _GOOD_EVENTS = ("merged", "plan_approved")
 _BAD_EVENTS = ("force_kill", "plan_rejected")
 VALUE_LIMIT = 300
@@ -112,7 +111,7 @@ def _pair(key: str, value: Any, record: Mapping[str, Any]) -> str:
         return f"{clean(key.removesuffix('_s'))}={seconds(value)}"
     if key == "plan":
         value = _in_round(value, record)
-    if isinstance(value, str) and _COMMIT.fullmatch(value):
+    if isinstance(value, str) and len(value) in _COMMIT_LENGTHS and not value.strip(_HEX_DIGITS):
         value = value[:_COMMIT_DIGITS]
     whole = key != "hypothesis" or record.get("event") == "plan_approved"
     return f"{clean(key)}={_value(value, VALUE_LIMIT if whole else HYPOTHESIS_LIMIT)}"
@@ -147,42 +146,3 @@ def _value(value: Any, limit: int = VALUE_LIMIT) -> str:
 
 def _cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
-
-
-def parse_since(text: str, now: datetime) -> int | datetime:
-    """Read `--since`: a cursor, a span before now (`10m`, `2h`, `1h30m`), or an ISO 8601 time.
-
-    Args:
-        text: What was typed.
-        now: The present, with its time zone.
-
-    Raises:
-        UsageError: it is none of these.
-    """
-    plain = text.strip()
-    if plain.isascii() and plain.isdigit():
-        return int(plain)
-    if re.fullmatch(rf"(?:{_SPAN.pattern}\s*)+", plain):
-        spans = {_UNITS[unit]: 0.0 for _, unit in _SPAN.findall(plain)}
-        for amount, unit in _SPAN.findall(plain):
-            spans[_UNITS[unit]] += float(amount)
-        try:
-            return now - timedelta(**spans)
-        except OverflowError:
-            return datetime.min.replace(tzinfo=UTC)
-    try:
-        moment = datetime.fromisoformat(plain)
-    except ValueError:
-        raise UsageError(
-            f"--since {text!r} is neither a cursor nor a time",
-            hint="such as 1250, 10m, 2h or 2026-03-01T12:00",
-        ) from None
-    return moment if moment.tzinfo else moment.astimezone()
-
-
-def is_before(record: Mapping[str, Any], moment: datetime) -> bool:
-    """Say whether a record is older than a moment; one without a readable time is not."""
-    try:
-        return datetime.fromisoformat(str(record.get("timestamp", ""))) < moment
-    except (ValueError, TypeError):
-        return False

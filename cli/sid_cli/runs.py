@@ -7,13 +7,15 @@ the repository that the command stands in.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 from sid_protocol.errors import NoSuchRun, UsageError
 from sid_protocol.ids import topic_slug
 
-Row = Mapping[str, Any]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    Row = Mapping[str, Any]
 PREFIX_MIN = 4
 ACTIVE = ("running", "paused")
 

@@ -6,10 +6,6 @@ alone, because `status` prints it before click is imported. Shows nothing that t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-from sid_cli.color import Marks, Paint
 from sid_cli.cost_text import cost_parts, forecast_text, roles_table
 from sid_cli.log_text import log_line
 from sid_cli.runs import is_active
@@ -26,7 +22,14 @@ from sid_cli.text import (
     table,
 )
 
-Row = Mapping[str, Any]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from sid_cli.color import Marks, Paint
+
+    Row = Mapping[str, Any]
 _STEPS = ("research", "planning", "critic_review", "execution", "tournament", "recording")
 _STEP_WORDS = ("research", "plan", "review", "execute", "tournament", "record")
 _GOOD = ("target_reached", "plateau", "max_iterations")

@@ -7,10 +7,10 @@ theirs reaches a terminal.
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
-from typing import Any
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
 
 DASH = "-"
 _SPARKS = "▁▂▃▄▅▆▇█"
@@ -94,6 +94,8 @@ def clock(seconds: float | None) -> str:
 
 def time_of_day(timestamp: str) -> str:
     """Return `12:03:41` in local time of an ISO 8601 time; the text itself where it is none."""
+    from datetime import datetime  # needed only where there are log records
+
     try:
         return datetime.fromisoformat(timestamp).astimezone().strftime("%H:%M:%S")
     except ValueError:
@@ -104,6 +106,8 @@ def cells(text: str) -> int:
     """Return how many columns a terminal gives to text without control characters."""
     if text.isascii():
         return len(text)
+    import unicodedata
+
     wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
     return len(text) + wide - sum(unicodedata.combining(char) != 0 for char in text)
 

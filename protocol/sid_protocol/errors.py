@@ -7,7 +7,9 @@ because the everyday verbs of the command line import it.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, ClassVar
 
 # JSON-RPC 2.0, section 5.1, and the codes of our own interface.
 PARSE_ERROR = -32700

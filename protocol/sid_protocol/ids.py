@@ -5,9 +5,6 @@ Pure string functions, free of pydantic. The names are promises (`interfaces.md`
 
 from __future__ import annotations
 
-import re
-import unicodedata
-
 
 def slug(text: str, joiner: str = "-") -> str:
     """Fold text to lowercase ASCII words joined by `joiner`; `default` when nothing is left.
@@ -15,9 +12,16 @@ def slug(text: str, joiner: str = "-") -> str:
     >>> slug("Schnellere Größe!")
     'schnellere-grosse'
     """
-    folded = text.replace("ß", "ss").replace("ẞ", "ss")
-    plain = unicodedata.normalize("NFKD", folded).encode("ascii", "ignore").decode().lower()
-    return joiner.join(re.findall(r"[a-z0-9]+", plain)) or "default"
+    plain = text.lower() if text.isascii() else _folded(text)
+    words = "".join(char if char.isalnum() else " " for char in plain).split()
+    return joiner.join(words) or "default"
+
+
+def _folded(text: str) -> str:
+    import unicodedata  # neither this nor `re` where a topic is ASCII: `sictl status` is to start at once
+
+    plain = text.replace("ß", "ss").replace("ẞ", "ss")
+    return unicodedata.normalize("NFKD", plain).encode("ascii", "ignore").decode().lower()
 
 
 def topic_slug(topic: str) -> str:

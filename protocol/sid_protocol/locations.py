@@ -7,10 +7,12 @@ pydantic: the everyday verbs of the command line import it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
 from sid_protocol.errors import UsageError
 from sid_protocol.ids import topic_slug
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 SOCKET_PATH_LIMIT_BYTES = 107
 """Longest path of a Unix socket: `sun_path` holds 108 bytes with its NUL."""

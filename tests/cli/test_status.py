@@ -14,6 +14,7 @@ from sid_cli.fast_status import parse
 from tests.cli.fake_daemon import NOBODY, round_row, run_row
 
 HEAVY = ("trio", "pydantic", "rich", "anthropic", "anyio", "click", "dataclasses", "asyncio", "pygit2")
+COSTLY = ("typing", "re", "enum", "json", "socket", "collections", "pathlib", "traceback", "argparse")
 ENTRY = "from sid_cli.entry import main; main()"
 LOADED = f"""
 import sys
@@ -21,7 +22,7 @@ from sid_cli.entry import main
 try:
     main()
 finally:
-    print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)
+    print([name for name in {HEAVY + COSTLY!r} if name in sys.modules], file=sys.stderr)
 """
 
 
@@ -30,10 +31,19 @@ def status(*args: str, code: str = ENTRY) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    "args", [("status",), ("status", "r7f3"), ("status", "--json"), ("--run", "r7f3", "status")]
+    "args",
+    [
+        ("status",),
+        ("status", "r7f3"),
+        ("--run", "r7f3", "status"),
+        ("status", "--topic", "default"),
+        ("status", "--line"),
+        ("status", "--color", "always"),
+    ],
 )
-def test_status_loads_nothing_heavy(daemon, args):
+def test_status_loads_little_more_than_python_does(daemon, args):
     daemon.rows = [run_row()]
+    daemon.push("benchmark_sample", run_id="r7f3a9c2", score=1.0)
     done = status(*args, code=LOADED)
 
     assert done.returncode == 0
@@ -41,10 +51,40 @@ def test_status_loads_nothing_heavy(daemon, args):
     assert done.stdout
 
 
-def test_status_loads_nothing_heavy_where_nobody_answers():
+def test_status_loads_nothing_heavy_for_its_document(daemon):
+    daemon.rows = [run_row()]
     done = status("status", "--json", code=LOADED)
+    assert done.returncode == 0
+    assert not set(json.loads(done.stderr.replace("'", '"'))) & set(HEAVY)
+
+
+def test_status_loads_little_where_nobody_answers():
+    done = status("status", code=LOADED)
     assert done.returncode == 3
     assert done.stderr.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("args", [("status",), ("status", "--json"), ("status", "r7f3")])
+def test_what_agents_wrote_comes_whole_through_the_wire_of_status(daemon, args):
+    said = 'a "quoted" \\ \u00fc \U0001f680 line'
+    actor = {**run_row()["actors"][0], "doing": said}
+    daemon.rows = [run_row(actors=[actor], best_score=1e-300, interval=None, notes=[said])]
+    done = status(*args)
+    assert done.returncode == 0
+    if "--json" in args:
+        row = json.loads(done.stdout)["runs"][0]
+        assert row["actors"][0]["doing"] == said
+        assert row["best_score"] == 1e-300
+    else:
+        assert "\U0001f680" in done.stdout
+        assert "1e-300" in done.stdout
+
+
+@pytest.mark.parametrize("name", ['no"run', "nö run", "a\\b\nc"])
+def test_a_run_of_any_name_can_be_asked_for(daemon, name):
+    daemon.rows = [run_row(run_id=name)]
+    done = status("status", name, "--json")
+    assert json.loads(done.stdout)["run"]["run_id"] == name
 
 
 @pytest.mark.parametrize(

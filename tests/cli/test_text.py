@@ -9,7 +9,8 @@ import pytest
 
 from sid_cli import text
 from sid_cli.color import Paint, marks_for, wants_color
-from sid_cli.log_text import is_before, log_line, parse_since
+from sid_cli.log_text import log_line
+from sid_cli.since import is_before, parse_since
 from sid_protocol.errors import UsageError
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

@@ -18,10 +18,11 @@ import click
 from sid_cli.client import Client
 from sid_cli.console import Console
 from sid_cli.follow import told
-from sid_cli.log_text import is_before, log_body, parse_since
+from sid_cli.log_text import log_body
 from sid_cli.options import run_argument, topic_option, verb
 from sid_cli.runs import is_active
 from sid_cli.session import Session
+from sid_cli.since import is_before, parse_since
 from sid_cli.stream import Dropped, Follower, Notice, Record, log_filter, notice_of
 from sid_cli.text import clean_lines
 from sid_protocol.errors import NoSuchRun, SidError, UsageError
