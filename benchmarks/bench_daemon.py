@@ -1,10 +1,11 @@
 """The daemon itself: its start, `sictl status`, answers while a run is at work, many followers of the log, wake-ups at rest.
 
-Whole processes are timed side by side with `python -c pass`, in turn, so that a busy machine slows both; the ratio is the median
-of the pairs. Answers are timed with a run of eight executors at work and ten subscribers. A loop's lag is what an answer that
-needs no thread (`daemon.info`) took beyond the quickest.
+Whole processes are timed side by side with `python -c pass`, in turn, so that a busy machine slows both; told are the least and the
+median of each, and CPU time before wall time, which says more about the machine's other users. Answers are timed with a run of
+eight executors at work and ten subscribers. A loop's lag is what an answer that needs no thread (`daemon.info`) took beyond the
+quickest.
 
-    python benchmarks/bench_daemon.py [--times 15] [--calls 400] [--followers 200] [--rate 2000]
+    python benchmarks/bench_daemon.py [--times 40] [--calls 400] [--followers 200] [--rate 2000]
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ import socket
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from bench_efficiency import BIN, Daemon, daemon_with_run
@@ -47,62 +48,94 @@ def timed(argv: list[str | Path], env: dict[str, str]) -> tuple[float, float]:
     return time.perf_counter() - begun, cpu
 
 
-def ratios(
-    one: Callable[[], tuple[float, float]], other: Callable[[], tuple[float, float]], times: int
-) -> str:
-    """Return how two things compare, measured in turn."""
-    pairs = [(one(), other()) for _ in range(times)]
-    wall = statistics.median(a[0] for a, _ in pairs), statistics.median(b[0] for _, b in pairs)
-    cpu = statistics.median(a[1] for a, _ in pairs), statistics.median(b[1] for _, b in pairs)
-    ratio = statistics.median(a[0] / b[0] for a, b in pairs)
-    return (
-        f"{1000 * wall[0]:.0f} ms ({1000 * cpu[0]:.0f} CPU) beside {1000 * wall[1]:.0f} ({1000 * cpu[1]:.0f} CPU): "
-        f"wall {ratio:.1f} times, CPU {cpu[0] / cpu[1]:.1f} times"
-    )
+def compare(things: dict[str, Callable[[], tuple[float, float]]], times: int) -> None:
+    """Measure things in turn; print least and median of each, and how they stand to those of the first."""
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in things}
+    for _ in range(times):
+        for name, thing in things.items():
+            taken[name].append(thing())
+    first = next(iter(taken.values()))
+    for name, pairs in taken.items():
+        told = []
+        for kind, number in (("CPU", 1), ("wall", 0)):
+            values, beside = [pair[number] for pair in pairs], [pair[number] for pair in first]
+            least, middle = min(values), statistics.median(values)
+            times_more = least / min(beside), middle / statistics.median(beside)
+            told.append(
+                f"{kind} {1000 * least:.1f} ({1000 * middle:.1f}) ms, {times_more[0]:.2f} ({times_more[1]:.2f}) times"
+            )
+        print(f"  {name:22} {'; '.join(told)}")
 
 
-def started(base: Path, env: dict[str, str]) -> tuple[float, float]:
-    """Start a daemon and ask it `daemon.info`; returns wall and CPU seconds until the answer."""
+def started(daemon: Daemon, *calls: tuple[str, dict[str, str]]) -> tuple[float, float]:
+    """Start a daemon where one has been, call it; returns wall and CPU seconds until the last answer."""
     read_end, write_end = os.pipe()
     begun = time.perf_counter()
     process = subprocess.Popen(
-        [BIN / "sid", "--ready-fd", str(write_end)], env=env, pass_fds=(write_end,), stderr=subprocess.DEVNULL
+        [BIN / "sid", "--ready-fd", str(write_end)],
+        env=daemon.env,
+        pass_fds=(write_end,),
+        stderr=subprocess.DEVNULL,
     )
     os.close(write_end)
     with os.fdopen(read_end, "rb") as ready:
         ready.readline()
     with socket.socket(socket.AF_UNIX) as client:
-        client.connect(str(base / "s/sid.sock"))
-        client.sendall(b'{"jsonrpc":"2.0","id":1,"method":"daemon.info"}\n')
-        client.recv(65536)
+        client.connect(daemon.env["SID_SOCKET"])
+        lines = client.makefile("rb")
+        for method, params in calls:
+            request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+            client.sendall(json.dumps(request).encode() + b"\n")
+            reply = json.loads(lines.readline())
+            assert "result" in reply, reply
         wall = time.perf_counter() - begun
-    fields = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        # The clock of another process's CPU time, from clock_getcpuclockid(3).
+        cpu = time.clock_gettime((~process.pid << 3) | 2)
+        if calls[-1][0] == "run.start":
+            params = {"run": reply["result"]["run_id"], "now": True}
+            client.sendall(json.dumps({**request, "method": "run.cancel", "params": params}).encode() + b"\n")
+            lines.readline()
     process.terminate()
     process.wait(60)
-    return wall, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return wall, cpu
 
 
 def at_rest(times: int) -> None:
-    """Measure what needs no run."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(
-        prefix="bench", dir=memory if os.access(memory, os.W_OK) else None
-    ) as name:
-        base = Path(name)
-        daemon = Daemon(base)
-        none = lambda: timed([sys.executable, "-c", "pass"], daemon.env)  # noqa: E731 - one line says it
-        try:
-            print("sictl status:", ratios(lambda: timed([BIN / "sictl", "status"], daemon.env), none, times))
-            time.sleep(12)  # the threads of its start are gone then
-            before, waited = wake_ups(daemon.process.pid), 20.0
-            time.sleep(waited)
-            after = wake_ups(daemon.process.pid)
-            woken = sum(after[name] - before.get(name, 0) for name in after)
-            print(f"at rest: {woken / waited:.2f} wake-ups a second")
-        finally:
-            daemon.process.terminate()
-            daemon.process.wait(30)
-        print("start to daemon.info:", ratios(lambda: started(base, daemon.env), none, max(3, times // 3)))
+    """Measure what needs no work of a run."""
+    none = lambda: timed([sys.executable, "-c", "pass"], dict(os.environ))  # noqa: E731 - one line says it
+    with daemon_with_run(3, 50, RUN) as (daemon, repo):
+        words: dict[str, list[str | Path]] = {
+            "sictl status": [BIN / "sictl", "status"],
+            "sictl status .": [BIN / "sictl", "status", repo],
+            "sictl status --json": [BIN / "sictl", "status", "--json"],
+        }
+        print("sictl, whole processes:")
+        compare(
+            {
+                "python -c pass": none,
+                **{name: partial(timed, argv, daemon.env) for name, argv in words.items()},
+            },
+            times,
+        )
+        time.sleep(12)  # the threads of its start are gone then
+        before, waited = wake_ups(daemon.process.pid), 20.0
+        time.sleep(waited)
+        after = wake_ups(daemon.process.pid)
+        woken = sum(after[name] - before.get(name, 0) for name in after)
+        print(f"at rest: {woken / waited:.2f} wake-ups a second")
+        daemon.process.terminate()
+        daemon.process.wait(30)
+        info, start = ("daemon.info", {}), ("run.start", {"repo": repo})
+        print("sid, from its start until it has answered:")
+        compare(
+            {
+                "python -c pass": none,
+                "daemon.info": lambda: started(daemon, info),
+                "run.start": lambda: started(daemon, start),
+                "daemon.info, run.start": lambda: started(daemon, info, start),
+            },
+            max(3, times // 3),
+        )
 
 
 def wake_ups(pid: int) -> dict[str, int]:
@@ -178,7 +211,7 @@ def followers(count: int, rate: int) -> None:
 def main() -> None:
     """Print a line for each."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--times", type=int, default=15)
+    parser.add_argument("--times", type=int, default=40)
     parser.add_argument("--calls", type=int, default=400)
     parser.add_argument("--followers", type=int, default=200)
     parser.add_argument("--rate", type=int, default=2000)
