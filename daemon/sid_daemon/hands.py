@@ -276,9 +276,11 @@ class RunHands:
             case DraftPlan():
                 return ChildSpec(name=command.planner, factory=functools.partial(Planner, **tools))
             case AdvisePlan():
-                return ChildSpec(name="architect", factory=functools.partial(Architect, **tools))
+                name = f"architect_of_{command.plan.planner_id}"
+                return ChildSpec(name=name, factory=functools.partial(Architect, **tools))
             case JudgePlan():
-                return ChildSpec(name="critic", factory=functools.partial(Critic, **tools))
+                name = f"critic_of_{command.plan.planner_id}"
+                return ChildSpec(name=name, factory=functools.partial(Critic, **tools))
             case RunPlan():
                 return ChildSpec(name=command.executor, factory=functools.partial(Executor, **tools))
             case _:

@@ -5,6 +5,7 @@ Beside `rows`, which tells of what is recorded. Reads the conductor's works; cha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from sid_actors.actor import Work
@@ -48,12 +49,20 @@ def actor_rows(
     if state.round is not None:
         found |= {slot.planner: _planner(slot) for slot in state.round.slots.values()}
         found |= {one.executor: _executor(one) for one in state.round.executions.values()}
+    at_work: dict[str, list[ActorRow]] = {}
     for command in under_way.values():
         work = works.get(command.id)
         row = _working(command, work, state, now, (waits or {}).get(command.id, ""))
         if row is not None:
-            found[row.id] = row
-    return list(found.values())
+            at_work.setdefault(row.id, []).append(row)
+    return list((found | {name: _foremost(rows) for name, rows in at_work.items()}).values())
+
+
+def _foremost(rows: list[ActorRow]) -> ActorRow:
+    """Return the row of one who may have several plans to review: of the one whose time is up first."""
+    first = min(rows, key=lambda row: math.inf if row.left_s is None else row.left_s)
+    more = f" (and {len(rows) - 1} more)" if len(rows) > 1 else ""
+    return first.model_copy(update={"doing": f"{first.doing}{more}"}) if more else first
 
 
 def _planner(slot: Slot) -> ActorRow:

@@ -35,7 +35,7 @@ ALWAYS_THERE = (RAW_DATA, EVENTS)
 CHART = "tracking/progress.png"
 CLOSE_LIMIT_S = 30.0
 """Longest wait for a disk while something is closed that must be closed."""
-STATE_VERSION = 2
+STATE_VERSION = 3
 """Grows when `RunState` changes shape: older snapshots are then passed over and the journal is folded."""
 
 _state_adapter: TypeAdapter[RunState] | None = None

@@ -43,3 +43,19 @@ async def test_the_deadline_that_comes_first_is_told(mock_clock: MockClock) -> N
     mock_clock.jump(60)
     work.activity.touch()
     assert rows(play, works)["executor_1"].left_s == 8.0
+
+
+async def test_a_reviewer_with_several_plans_is_one_row(mock_clock: MockClock) -> None:  # noqa: ASYNC124 - trio's clock is asked
+    mock_clock.jump(10)
+    play = Play(Made(Settings(number_of_agents=3, benchmark_command="sh b")))
+    play.start()
+    play.run(hold="judge_plan")
+    works = {name: Work(command_id=name, actor="critic_of_it") for name in play.now.outstanding}
+    for number, work in enumerate(works.values()):
+        work.since = trio.current_time() - number
+        work.activity.doing = f"reads, {number}"
+
+    found = actor_rows(play.now, play.now.outstanding, works, trio.current_time())
+
+    (critic,) = [row for row in found if row.role == "critic"]
+    assert (critic.id, critic.doing, critic.left_s) == ("critic", "reads, 2 (and 2 more)", 298.0)

@@ -2,7 +2,8 @@
 
 Part of the round machine; pure. Plans flow one by one: as soon as a plan is drafted it goes to the
 architect, then to the critic, and an approved one is executed at once, while others are still drafted.
-Reviewers take one plan at a time, in the order in which the plans came.
+Nobody waits for another's review, but for a plan of the same family that came to the critic before: of such
+the later falls, if the earlier is approved.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from sid_daemon.core import fanout, learning, review
 from sid_daemon.core.execution import start_execution
 from sid_daemon.core.novelty import asked
+from sid_daemon.core.state import Slot, SlotStatus
 from sid_daemon.core.turn import Turn
 from sid_protocol import ids
 from sid_protocol.commands import AdvisePlan, DraftPlan, JudgePlan, Research
@@ -130,22 +132,27 @@ def on_plan(turn: Turn, planner: str, event: PlanDrafted) -> None:
 
 
 def review_next(turn: Turn) -> None:
-    """Give each idle reviewer the plan that has waited longest."""
-    now = turn.round
-    if now.advising is None:
-        waiting = next((slot for slot in now.slots.values() if slot.status == "drafted"), None)
-        if waiting is not None and waiting.plan is not None:
-            _advise(turn, waiting.planner, waiting.plan, 1)
-    now = turn.round
-    while turn.round.judging is None:
-        waiting = next((slot for slot in turn.round.slots.values() if slot.status == "advised"), None)
-        if waiting is None or waiting.plan is None:
-            return
-        by_rules = review.apply_rules(waiting.plan, rule_context(turn))
+    """Give the architect each plan that was drafted, and the critic each that may come before it."""
+    for slot in _waiting(turn, "drafted"):
+        if slot.plan is not None and slot.planner not in turn.round.advising:
+            _advise(turn, slot.planner, slot.plan, 1)
+    for slot in _waiting(turn, "advised"):
+        if slot.plan is None or slot.planner in turn.round.judging:
+            continue
+        by_rules = review.apply_rules(slot.plan, rule_context(turn))
         if by_rules.verdict == "rejected":
-            _conclude(turn, waiting.planner, by_rules)
-        else:
-            _judge(turn, waiting.planner, 1)
+            _conclude(turn, slot.planner, by_rules)
+        elif slot.plan.approach_family not in _families_at_critic(turn):
+            _judge(turn, slot.planner, 1)
+
+
+def _waiting(turn: Turn, status: SlotStatus) -> list[Slot]:
+    return [slot for slot in turn.round.slots.values() if slot.status == status]
+
+
+def _families_at_critic(turn: Turn) -> set[str]:
+    judged = (turn.round.slots[planner].plan for planner in turn.round.judging)
+    return {plan.approach_family for plan in judged if plan is not None}
 
 
 def rule_context(turn: Turn) -> review.RuleContext:
@@ -166,7 +173,7 @@ def rule_context(turn: Turn) -> review.RuleContext:
 
 def _advise(turn: Turn, planner: str, plan: Plan, attempt: int) -> None:
     now = turn.round
-    turn.set_round(advising=planner)
+    turn.set_round(advising=now.advising | {planner})
     turn.issue(
         AdvisePlan(
             id=f"r{now.iteration}.advise.{planner}.{attempt}",
@@ -197,7 +204,7 @@ def _advised(turn: Turn, planner: str, advice: ArchitectReview) -> None:
     if plan is not None:
         plan = plan.model_copy(update={"architect_review": advice})
     turn.set_slot(planner, status="advised", advice=advice, plan=plan)
-    turn.set_round(advising=None)
+    turn.set_round(advising=turn.round.advising - {planner})
     review_next(turn)
 
 
@@ -206,7 +213,7 @@ def _judge(turn: Turn, planner: str, attempt: int) -> None:
     slot = now.slots[planner]
     if slot.plan is None:
         return
-    turn.set_round(judging=planner)
+    turn.set_round(judging=now.judging | {planner})
     turn.issue(
         JudgePlan(
             id=f"r{now.iteration}.judge.{planner}.{attempt}",
@@ -222,7 +229,7 @@ def _judge(turn: Turn, planner: str, attempt: int) -> None:
 def on_judgement(turn: Turn, planner: str, event: PlanJudged | None) -> None:
     """Join the critic's review with the rules; `None` where the critic gave none."""
     plan = turn.round.slots[planner].plan
-    turn.set_round(judging=None)
+    turn.set_round(judging=turn.round.judging - {planner})
     if plan is not None:
         by_rules = review.apply_rules(plan, rule_context(turn))
         _conclude(turn, planner, review.bind(by_rules, event.review if event else None))

@@ -125,8 +125,10 @@ class Round:
     research_done_at: str | None = None
     slots: dict[str, Slot] = field(default_factory=dict)
     planning_done_at: str | None = None
-    advising: str | None = None
-    judging: str | None = None
+    advising: frozenset[str] = frozenset()
+    """Planners whose plan the architect has."""
+    judging: frozenset[str] = frozenset()
+    """Planners whose plan the critic has; no two of one family."""
     approved: tuple[str, ...] = ()
     rejected: tuple[RejectedPlan, ...] = ()
     executions: dict[str, Execution] = field(default_factory=dict)
