@@ -241,12 +241,14 @@ def adopt_orphans() -> Iterator[None]:
     """
     global _adopting  # noqa: PLW0603 -- the kernel's flag is one for the whole process, so is the count
     _adopting += 1
-    _set_subreaper(on=True)
+    if _adopting == 1:
+        _set_subreaper(on=True)
     try:
         yield
     finally:
         _adopting -= 1
-        _set_subreaper(on=_adopting > 0)
+        if _adopting == 0:
+            _set_subreaper(on=False)
 
 
 def reap(pid: int) -> float | None:

@@ -70,10 +70,9 @@ class CommandBackend:
             SettingsInvalid: the command is empty, cannot be split, or its program is missing.
         """
         settings = turn.track.settings
-        folder = tempfile.mkdtemp(prefix="sid-turn-")  # that only this user can enter
         reader, errors = StreamReader(activity), _ErrorLines(turn, activity, self.on_stderr)
+        spec, folder = await trio.to_thread.run_sync(self._prepare, turn, settings)
         try:
-            spec = await trio.to_thread.run_sync(self._spec, turn, settings, folder)
             result = await run_watched(
                 spec,
                 activity,
@@ -94,6 +93,15 @@ class CommandBackend:
         if turn.schema is not None and not reader.text.strip():
             raise BackendError("the agent's command printed no answer", hint=_quoted(errors.last_line))
         return Answer(reader.text, reader.cost)
+
+    def _prepare(self, turn: Turn, settings: Settings) -> tuple[JobSpec, str]:
+        """Return the job of a turn, and the folder with what it is told the paths of."""
+        folder = tempfile.mkdtemp(prefix="sid-turn-")  # that only this user can enter
+        try:
+            return self._spec(turn, settings, folder), folder
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
 
     def _spec(self, turn: Turn, settings: Settings, folder: str) -> JobSpec:
         _write_files(turn, folder)

@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import lru_cache
 from pathlib import Path
 
 import trio
@@ -83,6 +82,7 @@ class LocalBench:
         self._guard = PlainCheckout(info.common_dir, f"{root}/pool/guard")
         self._in_use: set[int] = set()
         self._guard_turn = trio.Lock()
+        self._toolchains: dict[tuple[str, str, str], Toolchain] = {}  # by program, PATH and HOME
 
     async def measure(
         self, tree: str, iteration: int, settings: Settings, company: Company = ALONE
@@ -171,6 +171,16 @@ class LocalBench:
             async with self._hush(company):
                 return await _measured(job, settings)
 
+    async def _toolchain(self, program: str, path: str, home: str) -> Toolchain:
+        """Find what a program needs, once: asking the interpreters of a PATH takes up to a second."""
+        asked = (program, path, home)
+        if asked not in self._toolchains:
+            programs = [program] if program else []
+            self._toolchains[asked] = await trio.to_thread.run_sync(
+                lambda: find_toolchain(path, home=home, programs=programs)
+            )
+        return self._toolchains[asked]
+
     def _hush(self, company: Company) -> AbstractAsyncContextManager[None]:
         """Let the agents of other runs stand still, if this run is to have quiet; with the machine's lock held."""
         return self._standstill.around(self._clock) if company.quiet else nullcontext()
@@ -221,7 +231,7 @@ class LocalBench:
         sandbox = None
         if self._is_enclosed(settings):
             program = next(iter(command.split()), "")
-            toolchain = await trio.to_thread.run_sync(_toolchain, program, path, home)
+            toolchain = await self._toolchain(program, path, home)
             path = toolchain.path
             sandbox = Sandbox(
                 workdir=seen,
@@ -248,11 +258,6 @@ class LocalBench:
             sandbox=sandbox,
             room=room_in(folder, settings.limits),
         )
-
-
-@lru_cache(maxsize=64)  # asking the interpreters of a PATH takes up to a second
-def _toolchain(program: str, path: str, home: str) -> Toolchain:
-    return find_toolchain(path, home=home, programs=[program] if program else [])
 
 
 async def _run(job: JobSpec) -> JobResult:

@@ -135,15 +135,28 @@ class LocalWorkbench:
         edits = await find_edits(self._info.common_dir, worktree, seal, settings, self._config)
         if isinstance(edits, Refusal):
             return _refused(edits)
-        differences, commit = await trio.to_thread.run_sync(self._commit, worktree, base, edits, message)
         lost = await self._lost(worktree.path)
-        if not differences:
+        collected, stat = await trio.to_thread.run_sync(
+            self._committed, worktree, base, edits, message, seal, settings
+        )
+        if collected is None:
             refusal: tuple[Category, str] = ("logic_error", printable("; ".join(("empty change", *lost))))
             return Collected(commit=None, diff_stat="", net_lines=0, paths=(), refusal=refusal)
-        collected = await trio.to_thread.run_sync(self._judge, seal, settings, edits, differences, commit)
-        stat = await diff_stat(self._info.common_dir, base, commit, differences)
+        if stat is None:
+            differing = ("diff-tree", "--shortstat", base, str(collected.commit))
+            stat = (await git(*differing, cwd=self._info.common_dir)).line.strip()
         findings = (*collected.findings, *map(printable, lost))
         return replace(collected, diff_stat=stat, net_lines=_net_lines(stat), findings=findings)
+
+    def _committed(
+        self, worktree: Worktree, base: str, edits: Edits, message: str, seal: Seal, settings: Settings
+    ) -> tuple[Collected | None, str | None]:
+        """Commit and judge; None where nothing differs, and no statistics where git is to count."""
+        differences, commit = self._commit(worktree, base, edits, message)
+        if not differences:
+            return None, None
+        collected = self._judge(seal, settings, edits, differences, commit)
+        return collected, _small_stat(self._info.common_dir, base, commit, differences)
 
     def _judge(
         self, seal: Seal, settings: Settings, edits: Edits, differences: list[Change], commit: str
@@ -176,7 +189,8 @@ class LocalWorkbench:
 
     async def _lost(self, path: str) -> tuple[str, ...]:
         """Say which submodules of a worktree were edited, which is no part of a candidate."""
-        before = self._stamps.get(path, {})
+        if not (before := self._stamps.get(path)):
+            return ()
         after = await stamps(path, before, IGNORED_FOLDERS)
         return tuple(
             f"edits in the submodule {module} are left out"
@@ -239,20 +253,11 @@ class LocalWorkbench:
         return differences, str(oid)
 
 
-async def diff_stat(common_dir: str, base: str, commit: str, differences: Sequence[Change]) -> str:
-    """Return how a commit differs from its base, as `git diff --shortstat` says it.
-
-    Raises:
-        GitError: git failed.
-    """
-    told = await trio.to_thread.run_sync(_small_stat, common_dir, base, commit, differences)
-    if told is None:
-        told = (await git("diff-tree", "--shortstat", base, commit, cwd=common_dir)).line.strip()
-    return told
-
-
 def _small_stat(common_dir: str, base: str, commit: str, differences: Sequence[Change]) -> str | None:
-    """Count in this process what is small and plain; the rest is git's, which holds nobody up."""
+    """Say how a commit differs from its base, as `git diff --shortstat` does; None for what is large or no plain file.
+
+    That is for git to count, in a process of its own, which holds nobody up.
+    """
     repo = open_repository(common_dir)
     sides = [(change.old, change.new) for change in differences]
     kinds = {(entry.mode & 0o170000) for side in sides for entry in side if entry}
