@@ -2,7 +2,7 @@
 
 Drawing takes a child process about two seconds of CPU, so it happens beside the run, at low priority, one at a
 time, and, where scores are noisy, never while a benchmark runs. Where rounds are quicker than that, some are left out, so that
-charts never take more than a tenth of the time; the last one is drawn at once. A chart that cannot be drawn is told once.
+charts never take more than a fiftieth of the time; the last one is drawn at once. A chart that cannot be drawn is told once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sid_daemon.store.registry import KnownRun
 
 
-REST = 9.0
+REST = 49.0
 """So many times as long as a chart took nothing is drawn after it, while its run goes on."""
 
 

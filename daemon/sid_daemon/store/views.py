@@ -285,8 +285,6 @@ def _where(
             status: places.IterationStatus = "completed" if closed else "interrupted"
             documents[ITERATION_STATE] = render(places.ended_iteration(before.round, status, event.at))
         return
-    was = places.iteration_state(before, "") if before is not None else None
-    if places.iteration_state(after, "") != was:
-        current = places.iteration_state(after, event.at)
-        if current is not None:
-            documents[ITERATION_STATE] = render(current)
+    current = places.iteration_state(after, event.at)
+    if current is not None and (before is None or current != places.iteration_state(before, event.at)):
+        documents[ITERATION_STATE] = render(current)
