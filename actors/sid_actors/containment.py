@@ -174,7 +174,7 @@ class PlainTree:
             JobStuckError: Some are left `KILL_LIMIT_S` later.
         """
         members = self.members()
-        _kill(members)
+        send_signal(members, signal.SIGKILL)
         killed = set(members)
         give_up_at = time.monotonic() + KILL_LIMIT_S
         before: set[int] = set()
@@ -286,7 +286,7 @@ def kill_until_gone(members: Members) -> set[int]:
         found = members()
         quiet_looks = 0 if found else quiet_looks + 1
         killed |= found.keys()
-        _kill(found)
+        send_signal(found, signal.SIGKILL)
         _wait_for(found)
         if found and time.monotonic() > give_up_at:
             raise JobStuckError(found)
@@ -359,10 +359,6 @@ def _kill_child(pid: int) -> None:
     """Kill an own child that was not reaped, so that its id is nobody else's; one that became root is spared."""
     with contextlib.suppress(PermissionError):
         os.kill(pid, signal.SIGKILL)
-
-
-def _kill(members: Mapping[int, ProcessStat]) -> None:
-    send_signal(members, signal.SIGKILL)
 
 
 def _wait_for(pids: Iterable[int]) -> None:
