@@ -119,7 +119,8 @@ def test_worse_candidates_are_regressions_and_failed_ones_keep_their_kind():
         "executor_3": ("timeout", "timeout", None),
         "executor_4": ("error", "benchmark_parse_error", None),
     }
-    assert verdict.status == "no_improvement"
+    assert verdict.status == "no_winner"
+    assert verdict.reason == "all candidates screened out as regressions: best -1.0 %"
     assert verdict.regressions_detected
 
 

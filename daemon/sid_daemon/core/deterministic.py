@@ -28,7 +28,7 @@ from sid_daemon.core.measuring import (
     Steps,
     Verdict,
 )
-from sid_daemon.core.session import NO_SCORE, Session, failure
+from sid_daemon.core.session import NO_SCORE, Session, failure, screened_out
 from sid_daemon.core.wording import percent, share
 
 # Rounds between two runs of the incumbent: a tenth of a run a round, and a change of the machine misleads
@@ -180,6 +180,9 @@ def _nobody(session: Session, reason: str | None) -> Verdict:
         return replace(verdict, score_before=session.best, best_score=session.best)
     best = max(scored, key=lambda one: _gap(session, one))
     gap = _gap(session, best)
-    why = reason or f"no candidate is better than the incumbent: best {percent(gap)}"
-    verdict = session.end("no_improvement", why)
+    if reason is None and all(one.status != "success" for one in session.outcomes.values()):
+        verdict = session.end("no_winner", screened_out(percent(gap)))
+    else:
+        why = reason or f"no candidate is better than the incumbent: best {percent(gap)}"
+        verdict = session.end("no_improvement", why)
     return replace(verdict, score_before=session.best, best_score=session.best, gain=gap, finalist=best.arm)

@@ -22,7 +22,7 @@ from sid_daemon.core.confirm import End, Trial, confirm, measurement, scores
 from sid_daemon.core.evidence import estimate, interval, pair_sd
 from sid_daemon.core.measuring import CandidateOutcome, Steps, Verdict
 from sid_daemon.core.screen import Entrant, in_line, outcome, screen
-from sid_daemon.core.session import NO_SCORE, Session, failure, medians
+from sid_daemon.core.session import NO_SCORE, Session, failure, medians, screened_out
 from sid_daemon.core.wording import percent
 
 
@@ -144,11 +144,12 @@ def _nobody(session: Session, entrants: Sequence[Entrant], unable: str | None = 
     found = [one.status for one in session.outcomes.values()]
     measured = [one for one in entrants if one.gaps]
     best = max(measured, key=lambda one: one.gain, default=None)
-    shown = f": best {percent(best.gain)}" if best else ""
+    gain = percent(best.gain) if best else None
+    shown = f": best {gain}" if gain else ""
     if all(status in {"error", "timeout"} for status in found):
         verdict = session.end("no_winner", unable or NO_SCORE)
     elif all(status != "success" for status in found):
-        verdict = session.end("no_winner", unable or f"all candidates screened out as regressions{shown}")
+        verdict = session.end("no_winner", unable or screened_out(gain))
     else:
         verdict = session.end("no_improvement", unable or f"no gain seen in the screen{shown}")
     if best is None:

@@ -44,6 +44,11 @@ BROKEN = "benchmark broken on the incumbent"
 NO_SCORE = "no candidate gave a valid score"
 
 
+def screened_out(best: str | None) -> str:
+    """Return the reason of a round whose every candidate fell behind by its own runs; `best` is the best gain."""
+    return "all candidates screened out as regressions" + (f": best {best}" if best else "")
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """Why a would-be merge is refused: the failure's category, and one line."""
