@@ -22,8 +22,8 @@ def difference(after: float, before: float) -> float:
 
 
 def signed(value: float) -> str:
-    """Return the shortest `repr` with its sign; zero has none."""
-    return repr(value) if value <= 0 else f"+{value!r}"
+    """Return the shortest `repr` with its sign, zero's, too."""
+    return f"{value:+}"
 
 
 def improvement(best: float, baseline: float, direction: str) -> float:

@@ -216,7 +216,7 @@ def test_a_difference_is_what_the_decimals_say(after: float, before: float, foun
 
 
 def test_figures_for_people() -> None:
-    assert [signed(value) for value in (1.5, 0.0, -1.5)] == ["+1.5", "0.0", "-1.5"]
+    assert [signed(value) for value in (1.5, 0.0, -1.5, 1e22)] == ["+1.5", "+0.0", "-1.5", "+1e+22"]
     assert improvement(5.0, 10.0, "lower_is_better") == 5.0
     assert [percentage(1.0, base) for base in (8.0, -8.0, 0.0)] == ["12.5", "12.5", "n/a"]
     assert percentage(-0.00001, 1.0) == "0.0"

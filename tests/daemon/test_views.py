@@ -295,6 +295,8 @@ def test_the_results_table_has_a_row_an_experiment() -> None:
         ("1", "9.0", "-1.0", "pass", "discard"),
     ]
     assert all(len(row.split("\t")) == 7 for row in rows[1:])
+    assert cells[0][1] == BASE[:7], "one that made no commit stands at the one it began from, as its tag does"
+    assert {len(row.split("\t")[1]) for row in rows[2:]} == {7}
 
 
 def test_a_table_of_a_metric_that_is_better_lower_says_so() -> None:

@@ -307,7 +307,8 @@ def result_rows(now: Round) -> list[ResultRow]:
         rows.append(
             ResultRow(
                 iteration=now.iteration,
-                commit=(one.commit or "-")[:7],
+                # What its archive tag points to: the commit it began from, where it made none.
+                commit=(one.commit or one.base)[:7],
                 metric=one.score,
                 delta=difference(one.score or 0.0, now.baseline_score or 0.0) if known else None,
                 guard=one.guard,
@@ -341,6 +342,6 @@ def _row_status(one: Execution, *, is_winner: bool) -> RowStatus:
 def row_line(row: ResultRow) -> str:
     """Return a row of the results table, without its newline; what is not known is `-`."""
     metric = "-" if row.metric is None else repr(row.metric)
-    delta = "-" if row.delta is None else signed(row.delta)
+    delta = "-" if row.delta is None else signed(row.delta) if row.iteration else repr(row.delta)
     cells = (str(row.iteration), row.commit, metric, delta, row.guard, row.status, row.description)
     return "\t".join(cells)
