@@ -11,6 +11,8 @@ A failed agent's turn is repeated once; a force-killed one is not. `done` holds 
 
 from __future__ import annotations
 
+import re
+
 from sid_daemon.core import novelty
 from sid_daemon.core.conditions import run_of
 from sid_daemon.core.selection import RunResult
@@ -25,6 +27,7 @@ from sid_protocol.events import (
     GuardsDone,
     RunMeasured,
 )
+from sid_protocol.paths import covered
 from sid_protocol.records import Category, Cost, FailureAnalysis, ForceKill, Plan, ResultStatus
 
 ATTEMPTS = 2
@@ -32,6 +35,10 @@ REWORKS = 2
 RAW_LIMIT = 16_384
 """Characters of a benchmark's output that are kept with its result."""
 AGENT_TWICE = "the agent failed twice"
+_NO_WRITE = re.compile(r"read-only file system|device or resource busy", re.IGNORECASE)
+"""What writing to, or renaming over, a path that is mounted read-only gives."""
+_IN_WORKTREE = re.compile(r"^(?:\./|.*/round_\d+_executor_\d+/)")
+_WORDS = re.compile(r"[^\s'\"`:,;()\[\]]+")
 REFUSED_KEPT = 20
 """Paths of a refused change that are kept."""
 LESSONS: dict[Category, str] = {
@@ -228,8 +235,19 @@ def on_run_failed(
         end(turn, command.executor, "error", "logic_error", "the agent cannot do it", why)
     elif command.attempt < ATTEMPTS:
         _run(turn, execution, command.attempt + 1)
+    elif path := _held_off(why, (*turn.state.sealed, *turn.state.settings.sealed_files)):
+        what = f"{AGENT_TWICE}: it tried to change the sealed {path}"
+        end(turn, command.executor, "error", "sealed_file_violation", what, why)
     else:
         end(turn, command.executor, "error", "logic_error", AGENT_TWICE, why)
+
+
+def _held_off(why: str, sealed: tuple[str, ...]) -> str | None:
+    """Return the sealed path that an agent failed at, for a sandbox lets none be written; None where it was another reason."""
+    if not _NO_WRITE.search(why):
+        return None
+    words = (_IN_WORKTREE.sub("", word) for word in _WORDS.findall(why))
+    return next((word for word in words if covered(word, sealed)), None)
 
 
 def on_executor_killed(turn: Turn, command: RunPlan, event: AgentKilled, record: ForceKill) -> None:
