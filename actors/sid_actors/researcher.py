@@ -7,6 +7,7 @@ never retries, and what its answer means is for the core.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from sid_actors.activity import ActivityLog
 from sid_actors.backends.parse import parse_brief
@@ -21,7 +22,8 @@ class Researcher(RoleActor[Research, BriefDone | AgentFailed | WorkFailed]):
 
     async def handle(self, message: Research, activity: ActivityLog) -> BriefDone | AgentFailed | WorkFailed:
         """Ask once; return the answer as an event, or why there is none."""
-        asked = await ask(self, message, activity, parse_brief)
+        read = partial(parse_brief, families=self.track.families)
+        asked = await ask(self, message, activity, read)
         if not isinstance(asked, Asked):
             return asked
         return BriefDone(cause=message.id, brief=asked.record, cost=asked.cost, duration_s=asked.duration_s)

@@ -73,7 +73,7 @@ def test_a_plan_is_found_whole_or_in_its_last_fence(text: str) -> None:
             json.dumps({k: v for k, v in PLAN.items() if k != "hypothesis"}),
             "answer's hypothesis: field required",
         ),
-        (json.dumps(PLAN | {"target_files": []}), "answer's target_files: "),
+        (json.dumps(PLAN | {"target_files": [""]}), "answer's target_files.0: "),
         (json.dumps(PLAN | {"hypothesis": "a\0b"}), "answer's hypothesis: must not hold a NUL"),
         (json.dumps(PLAN | {"hypothesis": "x" * 5000}), "answer's hypothesis: "),
         (
@@ -99,6 +99,11 @@ def test_an_agent_does_not_approve_its_own_plan() -> None:
     assert plan.model_dump()["recipe"] == {}
 
 
+def test_a_plan_may_name_no_hypothesis_and_no_files_for_the_rules_judge_that() -> None:
+    plan = parse.parse_plan(json.dumps(PLAN | {"hypothesis": " \n", "target_files": []}))
+    assert (plan.hypothesis, plan.target_files) == ("", [])
+
+
 def test_a_brief_needs_three_ideas_of_two_families() -> None:
     brief: dict[str, Any] = {"repo_analysis_summary": "small", "ideas": [IDEA, IDEA, IDEA]}
     with pytest.raises(BackendError, match="two approach families"):
@@ -108,6 +113,9 @@ def test_a_brief_needs_three_ideas_of_two_families() -> None:
 
     brief["ideas"][2] = IDEA | {"approach_family": "data"}
     assert len(parse.parse_brief(json.dumps(brief)).ideas) == 3
+    assert len(parse.parse_brief(json.dumps(brief), families=(IDEA["approach_family"], "data")).ideas) == 3
+    with pytest.raises(BackendError, match=r"ideas\.2\.approach_family: unknown family 'data'"):
+        parse.parse_brief(json.dumps(brief), families=(IDEA["approach_family"],))
 
 
 def test_reviews_are_read() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -44,13 +44,21 @@ _FENCE = re.compile(r"^\s*(`{3,}|~{3,})[ \t]*([\w+-]*)\s*$")
 R = TypeVar("R", bound=Record)
 
 
-def parse_brief(text: str) -> BriefAnswer:
+def parse_brief(text: str, families: Collection[str] = ()) -> BriefAnswer:
     """Read a researcher's answer.
 
+    Args:
+        text: What it printed.
+        families: The approach families there are; none is asked for where this is empty.
+
     Raises:
-        BackendError: it is no brief, or all its ideas are of one family.
+        BackendError: it is no brief, an idea is of no known family, or all are of one.
     """
     brief = parse_answer(text, BriefAnswer)
+    for number, idea in enumerate(brief.ideas):
+        if families and idea.approach_family not in families:
+            found = _printable(idea.approach_family[:40])
+            raise BackendError(f"the answer's ideas.{number}.approach_family: unknown family {found!r}")
     if len({idea.approach_family for idea in brief.ideas}) < 2:
         raise BackendError("the answer's ideas must be of at least two approach families")
     return brief
