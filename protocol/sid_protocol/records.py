@@ -152,11 +152,12 @@ class ArchitectReview(Record):
 class PlanAnswer(Record):
     """What a planner answers: one testable hypothesis."""
 
-    hypothesis: Line = Field(
+    hypothesis: Annotated[Text, StringConstraints(strip_whitespace=True)] = Field(
         description="One testable hypothesis: what to change, the expected effect, and why."
     )
+    """May be empty: that is for H001 to reject, and on record."""
     approach_family: Line = Field(description="The approach family of the change.")
-    target_files: list[Line] = Field(min_length=1, max_length=200)
+    target_files: list[Line] = Field(max_length=200)
     steps: list[PlanStep] = Field(min_length=1, max_length=200)
     expected_outcome: ExpectedOutcome = Field(default_factory=ExpectedOutcome)
     history_reference: HistoryReference = Field(default_factory=HistoryReference)

@@ -17,7 +17,14 @@ from sid_protocol.records import FAMILIES, ArchitectReview, CriticReview, Plan
 from sid_protocol.settings import Scope
 
 _ITEM = re.compile(r"(?m)^\s*(?:[-*\u2022]|\(?\d{1,2}[.)]|\(?[a-hA-H]\))\s+\S")
-_LABEL = re.compile(r"\b(?:hypothesis|idea|change)\s*#?\s*(?:\d+|[ABC])\s*[:.)]", re.IGNORECASE)
+_LABEL = re.compile(r"\b(?:(?:hypothesis|idea|change)\s*#?\s*(?:\d+|[ABC])|H\d{1,2})\s*[:.)]", re.IGNORECASE)
+_INLINE = (
+    re.compile(r"(?:^|[:;.]\s+)1\.\s.*?[:;.,]\s+2\.\s", re.DOTALL),
+    re.compile(r"(?:^|\s)\(?1\)\s.*?\s\(?2\)\s", re.DOTALL),
+    re.compile(r"(?:^|\s)\(?a\)\s.*?\s\(?b\)\s", re.DOTALL | re.IGNORECASE),
+    re.compile(r"(?:^|[.;:]\s+)first(?:ly)?,\s.*?[.;]\s+second(?:ly)?,\s", re.DOTALL | re.IGNORECASE),
+)
+"""A list within a line: `1. … 2. …`, `(a) … (b) …`, `First, … Second, …`."""
 _JOINED = re.compile(
     r"(?:;|\.|,)?\s+(?:and also|as a second (?:change|hypothesis)|secondly|in addition,? also)\b",
     re.IGNORECASE,
@@ -61,12 +68,13 @@ class RuleContext:
 def hypothesis_count(text: str) -> int:
     """Count the hypotheses in a text that should hold one.
 
-    Numbered or bulleted items, numbered labels, and joining words ("and also") count; a sentence with
-    several effects of one change does not.
+    Numbered or bulleted items, also within a line, numbered labels, and joining words ("and also") count; a
+    sentence with several effects of one change does not.
     """
     if not text.strip():
         return 0
-    return max(1, len(_ITEM.findall(text)), len(_LABEL.findall(text)), 1 + len(_JOINED.findall(text)))
+    inline = 2 if any(pattern.search(text) for pattern in _INLINE) else 1
+    return max(inline, len(_ITEM.findall(text)), len(_LABEL.findall(text)), 1 + len(_JOINED.findall(text)))
 
 
 def path_faults(plan: Plan, context: RuleContext) -> list[str]:
