@@ -23,6 +23,7 @@ import trio
 
 from sid_actors.process import prepare_jobs, release_jobs
 from sid_daemon.daemon_settings import DaemonSettings, read_daemon_settings
+from sid_daemon.lean import let_code_go
 from sid_daemon.listening import Listening, activated, bind
 from sid_daemon.logs import Logs, StandardError, configure
 from sid_daemon.notify import Notifier
@@ -180,6 +181,7 @@ class _Daemon:
         for run in await host.crashed_runs():
             await parts.resume(run)
         host.recovered.set()
+        let_code_go()
         if self._idle_exit_s is not None:
             nursery.start_soon(self._leave_when_idle, host, server, self._idle_exit_s)
         await self._leave.wait()

@@ -61,6 +61,9 @@ def main(argv: list[str] | None = None) -> int:
 
             sys.stdout.write(json.dumps(examine()) + "\n")
             return 0
+        from sid_daemon.lean import import_lean
+
+        import_lean()
         from sid_daemon.app import run_daemon
 
         run_daemon(idle_exit_s=options.idle_exit, ready_fd=options.ready_fd)
