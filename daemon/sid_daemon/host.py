@@ -26,7 +26,7 @@ from sid_daemon.folding import fold_batch
 from sid_daemon.redaction import Redactor
 from sid_daemon.replay.recorder import Recorder, recording_path
 from sid_daemon.runstore import CLOSE_LIMIT_S, RunStore
-from sid_daemon.store.journal import copy_database, first_commit
+from sid_daemon.store.databases import copy_database, first_commit
 from sid_daemon.store.lesson_files import LessonFiles
 from sid_daemon.store.registry import KnownRun, Registry
 from sid_protocol.errors import AlreadyRunning, NoSuchRun, NotRunning, ShuttingDown, SidError, StoreError

@@ -7,7 +7,6 @@ user's word only.
 from __future__ import annotations
 
 import base64
-from typing import Any
 
 import trio
 
@@ -18,7 +17,7 @@ from sid_actors.repository import discover
 from sid_daemon.core.state import RunState
 from sid_daemon.forecast import of_run
 from sid_daemon.report.chart import render_chart
-from sid_daemon.report.series import step_chart
+from sid_daemon.report.series import Subject
 from sid_daemon.runstore import CHART, RunStore
 from sid_daemon.site import Machine
 from sid_daemon.store.files import write_whole
@@ -108,9 +107,7 @@ async def draw(state: RunState, store: RunStore, form: str) -> bytes:
     Raises:
         SidError: the extra `charts` is not installed.
     """
-    entries = await store.entries("tracking/raw_data.json")
-    spec: dict[str, Any] = await trio.to_thread.run_sync(step_chart, entries, state)
-    return await render_chart(spec, form)
+    return await render_chart(store.database, Subject.of(state), form)
 
 
 def _cut(text: str) -> tuple[str, bool]:

@@ -100,6 +100,11 @@ class RunStore:
         self._kills_path = self._lessons = None
 
     @property
+    def database(self) -> Path:
+        """The run's journal on disk."""
+        return self.root / "state" / "run.db"
+
+    @property
     def journal(self) -> Journal:
         """The open journal; for calls inside `read`."""
         if self._journal is None:
@@ -120,7 +125,7 @@ class RunStore:
         return await trio.to_thread.run_sync(self._open, limiter=self._limiter)
 
     def _open(self) -> RunState | None:
-        self._journal = Journal(self.root / "state" / "run.db")
+        self._journal = Journal(self.database)
         try:
             return fold(self._journal)
         except StoreError:
@@ -347,7 +352,7 @@ class RunStore:
 
     async def entries(self, file: str) -> list[str]:
         """Return the entries of a list-like view."""
-        return await trio.to_thread.run_sync(lambda: self.journal.entries(file), limiter=self._limiter)
+        return await self.read(lambda journal: list(journal.entries(file)))
 
     @asynccontextmanager
     async def lent(self) -> AsyncIterator[None]:

@@ -14,7 +14,10 @@ import pytest
 
 from sid_daemon.core.state import RunState
 from sid_daemon.report.chart import NO_LIBRARY, main, render_chart
-from sid_daemon.report.series import FAILED, MERGED, NO_GAIN, WORSE, series, step_chart
+from sid_daemon.report.series import FAILED, MERGED, NO_GAIN, WORSE, Subject, series
+from sid_daemon.report.vega import MARKS, step_chart
+from sid_daemon.store.documents import RAW_DATA
+from sid_daemon.store.journal import Batch, Journal
 from sid_protocol.errors import SidError
 from sid_protocol.settings import Settings
 from tests.core.play import Play, World, created
@@ -35,6 +38,18 @@ def entry(iteration: int, score: float | None, *, wins: bool = False, **more: An
 def state(**more: Any) -> RunState:
     made = Settings(**{"benchmark_command": "b", "primary_metric": "ops", **more})
     return Play(World(made), created(made)).now
+
+
+def subject(**more: Any) -> Subject:
+    return Subject.of(state(**more))
+
+
+def database(folder: Path, entries: list[str]) -> Path:
+    """Make a run's database with these candidates, open elsewhere."""
+    journal = Journal(folder / "run.db")
+    journal.append(Batch((), {}, tuple((RAW_DATA, one) for one in entries)))
+    journal.close()
+    return journal.path
 
 
 TWO_ROUNDS = [
@@ -85,7 +100,7 @@ def test_a_round_that_was_resumed_by_another_tool_begins_where_it_was() -> None:
 
 
 def test_the_chart_shows_baseline_target_gains_and_failures() -> None:
-    spec = step_chart(TWO_ROUNDS, state(target_value=16.0))
+    spec = step_chart(TWO_ROUNDS, subject(target_value=16.0))
 
     assert {"baseline 10", "target 16", "+20.0 %", "+25.0 %", FAILED} <= set(texts(spec))
     assert len(points(spec)) == 4
@@ -95,14 +110,14 @@ def test_the_chart_shows_baseline_target_gains_and_failures() -> None:
 
 
 def test_a_wild_score_stands_at_the_edge_and_is_told() -> None:
-    spec = step_chart([*TWO_ROUNDS, entry(3, -1e6)], state())
+    spec = step_chart([*TWO_ROUNDS, entry(3, -1e6)], subject())
 
     assert "1 off the scale, drawn at its edge" in spec["title"]["subtitle"]
     assert min(point["y"] for point in points(spec)) > -10
 
 
 def test_a_target_out_of_reach_is_told_and_not_drawn() -> None:
-    spec = step_chart(TWO_ROUNDS, state(target_value=1e6))
+    spec = step_chart(TWO_ROUNDS, subject(target_value=1e6))
 
     assert "target 1e+06 is off the scale" in spec["title"]["subtitle"]
     assert not [text for text in texts(spec) if text.startswith("target")]
@@ -110,7 +125,7 @@ def test_a_target_out_of_reach_is_told_and_not_drawn() -> None:
 
 def test_labels_do_not_meet() -> None:
     wins = [entry(n, 10.0 + n / 100, wins=True) for n in range(1, 101)]
-    labels = [text for text in texts(step_chart(wins, state())) if text.endswith(" %")]
+    labels = [text for text in texts(step_chart(wins, subject())) if text.endswith(" %")]
 
     assert 3 < len(labels) < 30
 
@@ -127,10 +142,21 @@ def test_intervals_are_drawn_in_score_units() -> None:
 
 def test_names_from_agents_are_only_data() -> None:
     hostile = entry(1, 11.0, approach_family="</svg><script>alert(1)</script>")
-    spec = step_chart([hostile], replace(state(), goal_slug="a\nb\x1b"))
+    spec = step_chart([hostile], replace(subject(), goal_slug="a\nb\x1b"))
 
     assert spec["title"]["text"].startswith("a b:")
     assert json.loads(json.dumps(spec, allow_nan=False)) == spec
+
+
+def test_marks_that_would_cover_each_other_are_drawn_once_and_counted_all() -> None:
+    many = [entry(n, 10.0 + n % 7, wins=n % 5 == 0) for n in range(1, 3 * MARKS)]
+    spec = step_chart(many, subject())
+
+    drawn = points(spec)
+    assert 500 < len(drawn) <= MARKS
+    assert {point["outcome"] for point in drawn} == {MERGED, NO_GAIN, WORSE}
+    assert f"{len(many)} candidates" in spec["title"]["subtitle"]
+    assert drawn[-1]["x"] == len(many)
 
 
 @pytest.mark.parametrize(
@@ -138,29 +164,31 @@ def test_names_from_agents_are_only_data() -> None:
     [[], [entry(1, 9.5)], [entry(1, None)], TWO_ROUNDS],
     ids=["nothing", "one", "a failure", "two rounds"],
 )
-async def test_a_chart_is_drawn_of_much_and_of_little(entries: list[str], real_process: Any) -> None:
-    picture = await render_chart(step_chart(entries, state()), "png")
+async def test_a_chart_is_drawn_of_much_and_of_little(
+    entries: list[str], real_process: Any, short_dir: Path
+) -> None:
+    picture = await render_chart(database(short_dir, entries), subject(), "png")
 
     assert picture.startswith(b"\x89PNG\r\n\x1a\n")
 
 
-async def test_an_svg_holds_its_texts(real_process: Any) -> None:
-    spec = step_chart([*TWO_ROUNDS, entry(3, 9.0, approach_family="<script>x</script>")], state())
-    picture = (await render_chart(spec, "svg")).decode()
+async def test_an_svg_holds_its_texts(real_process: Any, short_dir: Path) -> None:
+    entries = [*TWO_ROUNDS, entry(3, 9.0, approach_family="<script>x</script>")]
+    picture = (await render_chart(database(short_dir, entries), subject(), "svg")).decode()
 
     assert picture.startswith("<svg")
     assert "+25.0 %" in picture
     assert "<script" not in picture
 
 
-async def test_a_chart_that_cannot_be_drawn_says_why(real_process: Any) -> None:
-    with pytest.raises(SidError, match="the chart could not be drawn"):
-        await render_chart({"mark": 5}, "png")
+async def test_a_chart_that_cannot_be_drawn_says_why(real_process: Any, short_dir: Path) -> None:
+    with pytest.raises(SidError, match=r"the chart could not be drawn.*unable to open database"):
+        await render_chart(short_dir / "gone.db", subject(), "png")
 
 
-async def test_drawing_has_a_deadline(real_process: Any) -> None:
+async def test_drawing_has_a_deadline(real_process: Any, short_dir: Path) -> None:
     with pytest.raises(SidError, match="longer than 0"):
-        await render_chart(step_chart([], state()), "png", deadline_s=0.01)
+        await render_chart(database(short_dir, []), subject(), "png", deadline_s=0.01)
 
 
 async def test_a_missing_library_names_its_extra(
@@ -170,12 +198,12 @@ async def test_a_missing_library_names_its_extra(
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(short_dir), os.environ.get("PYTHONPATH", "")]))
 
     with pytest.raises(SidError, match=r"vl-convert-python.*sid-daemon\[charts\]"):
-        await render_chart(step_chart([], state()), "png")
+        await render_chart(short_dir / "run.db", subject(), "png")
 
 
 def test_another_format_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "sid_daemon.report.chart", "gif"],
+        [sys.executable, "-P", "-m", "sid_daemon.report.chart", "gif", "run.db"],
         input=b"{}",
         capture_output=True,
         check=False,
@@ -183,7 +211,7 @@ def test_another_format_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert (done.returncode, done.stdout) == (2, b"")
     monkeypatch.setitem(sys.modules, "vl_convert", None)
-    assert main(["png"]) == NO_LIBRARY
+    assert main(["png", "run.db"]) == NO_LIBRARY
 
 
 def test_the_daemon_never_loads_the_drawing_library() -> None:

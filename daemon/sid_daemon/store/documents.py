@@ -6,7 +6,7 @@ Called by the views. Never reads or writes a file, never adds a field that the c
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from sid_daemon.store.memory import render_memory
@@ -72,31 +72,41 @@ def direction_entry(direction: str) -> str:
 
 
 def render_list(file: str, entries: Iterable[str]) -> str:
-    """Return the whole text of a list-like view.
+    """Return the whole text of a list-like view; see `render_pieces`."""
+    return "".join(render_pieces(file, list(entries)))
+
+
+def render_pieces(file: str, entries: Iterable[str]) -> Iterator[str]:
+    """Yield the whole text of a list-like view, an entry at a time.
 
     Args:
         file: One of `LISTS`.
-        entries: Its entries, in order, as `project` gave them.
+        entries: Its entries, in order, as `project` gave them; gone through more than once.
 
     Raises:
         KeyError: there is no such list-like view.
     """
     if file in (RAW_DATA, EVENTS):
-        body = ",\n".join(f"  {one}" for one in entries)
-        return f"[\n{body}{_ARRAY_END}" if body else "[]\n"
-    if file == RESULTS:
-        told, rows = direction_entry("higher_is_better"), []
+        begun = False
         for one in entries:
-            if one.startswith(_DIRECTION):
-                told = one
-            else:
-                rows.append(one)
-        return "".join(f"{line}\n" for line in (told, "\t".join(COLUMNS), *rows))
-    if file == IMPROVEMENTS:
-        return "".join(map(_improvement, entries)).lstrip("\n")
-    if file == MEMORY:
-        return render_memory(entries)
-    raise KeyError(file)
+            yield f",\n  {one}" if begun else f"[\n  {one}"
+            begun = True
+        yield _ARRAY_END if begun else "[]\n"
+    elif file == RESULTS:
+        told = direction_entry("higher_is_better")
+        for one in entries:
+            told = one if one.startswith(_DIRECTION) else told
+        yield "".join(f"{line}\n" for line in (told, "\t".join(COLUMNS)))
+        yield from (f"{one}\n" for one in entries if not one.startswith(_DIRECTION))
+    elif file == IMPROVEMENTS:
+        begun = False
+        for one in entries:
+            yield _improvement(one) if begun else _improvement(one).lstrip("\n")
+            begun = True
+    elif file == MEMORY:
+        yield render_memory(entries)
+    else:
+        raise KeyError(file)
 
 
 def render_more(file: str, entries: Sequence[str]) -> tuple[int, str] | None:

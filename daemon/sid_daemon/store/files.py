@@ -8,11 +8,12 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from sid_protocol.errors import StoreError
 
+_CHUNK_BYTES = 1 << 15
 _numbers = itertools.count(1)  # two threads may write one file at a time
 
 
@@ -37,6 +38,25 @@ def replace(path: Path, data: bytes, *, mode: int = 0o644) -> os.stat_result:
         StoreError: see `write_whole`.
     """
     return _replace(path, lambda descriptor: _write(descriptor, data), mode)
+
+
+def replace_by_pieces(path: Path, pieces: Iterable[str], *, mode: int = 0o644) -> os.stat_result:
+    """Do as `replace` with a text that need never be in memory as a whole.
+
+    Raises:
+        StoreError: see `write_whole`.
+    """
+
+    def fill(descriptor: int) -> None:
+        waiting = bytearray()
+        for piece in pieces:
+            waiting += piece.encode()
+            if len(waiting) >= _CHUNK_BYTES:
+                _write(descriptor, waiting)
+                waiting.clear()
+        _write(descriptor, waiting)
+
+    return _replace(path, fill, mode)
 
 
 def extend(path: Path, known: os.stat_result, keep: int, data: bytes) -> os.stat_result | None:
@@ -120,10 +140,10 @@ def _replace(path: Path, fill: Callable[[int], None], mode: int) -> os.stat_resu
     return written
 
 
-def _write(descriptor: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(descriptor, left) :]
+def _write(descriptor: int, data: bytes | bytearray) -> None:
+    written = 0
+    while written < len(data):
+        written += os.write(descriptor, memoryview(data)[written:])
 
 
 def _fault(path: Path, error: OSError) -> StoreError:

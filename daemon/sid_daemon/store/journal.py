@@ -7,13 +7,12 @@ written again at any time. Blocking; `Journal` is used from one worker thread at
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from sid_daemon.store.databases import copy_database, fault
 from sid_daemon.store.documents import LISTS, NEWEST
 from sid_protocol.errors import StoreError
 
@@ -32,19 +31,6 @@ SCHEMA = (
     """,
 )
 """Migrations: entry i brings `user_version` i to i + 1; entries are never changed once released."""
-_SURROUNDINGS = frozenset(
-    {
-        sqlite3.SQLITE_PERM,
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_LOCKED,
-        sqlite3.SQLITE_NOMEM,
-        sqlite3.SQLITE_READONLY,
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_FULL,
-        sqlite3.SQLITE_CANTOPEN,
-    }
-)
-"""Errors of disk, memory and permissions; whatever else SQLite reports, the file is not what it was."""
 SNAPSHOTS_KEPT = 2
 CACHE_KIB = 512
 """Of pages in memory, a database; what a run writes it seldom reads."""
@@ -66,6 +52,32 @@ class Batch:
     documents: dict[str, str]
     entries: tuple[tuple[str, str], ...] = ()
     snapshot: tuple[int, str] | None = None
+
+
+class Entries:
+    """Entries of a list-like view, read a few at a time and anew whenever they are gone through.
+
+    Args:
+        journal: Where they are; used by whoever goes through them.
+        file: The view.
+        after: The number of the one before the first.
+        until: The number of the last.
+    """
+
+    def __init__(self, journal: Journal, file: str, after: int, until: int) -> None:
+        self._journal = journal
+        self._file = file
+        self._after = max(0, after)
+        self._until = until
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return max(0, self._until - self._after)
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield them in order."""
+        for after in range(self._after, self._until, _PAGE):
+            yield from self._journal.entries_between(self._file, after, min(after + _PAGE, self._until))
 
 
 class Journal:
@@ -107,7 +119,7 @@ class Journal:
             OSError,
             ValueError,
         ) as error:  # a message of SQLite's may hold the damaged bytes
-            raise _fault(path, error) from error
+            raise fault(path, error) from error
 
     def _migrate(self) -> None:
         version = int(self._db.execute("PRAGMA user_version").fetchone()[0])
@@ -155,7 +167,7 @@ class Journal:
                     db.execute("ROLLBACK")
                 raise
         except sqlite3.Error as error:
-            raise _fault(self.path, error) from error
+            raise fault(self.path, error) from error
         self.seq = seq
         return seq
 
@@ -177,7 +189,7 @@ class Journal:
             for seq, body in self._db.execute("SELECT seq, body FROM events ORDER BY seq"):
                 yield int(seq), str(body)
         except sqlite3.Error as error:
-            raise _fault(self.path, error) from error
+            raise fault(self.path, error) from error
 
     def times(self) -> set[tuple[str, str]]:
         """Return time and kind of every event."""
@@ -234,14 +246,18 @@ class Journal:
             for row in self._all("SELECT path, body FROM documents WHERE seq > ?", (self.shown,))
         ]
 
-    def entries(self, file: str, first: int | None = None) -> list[str]:
+    def entries(self, file: str, first: int | None = None) -> Entries:
         """Return the entries that a list-like view tells in order, of all or of so many of the first."""
         last = self.count(file) if first is None else first
+        return Entries(self, file, last - NEWEST.get(file, last), last)
+
+    def entries_between(self, file: str, after: int, until: int) -> list[str]:
+        """Return the entries of a list-like view that come after one and not after another, by their numbers."""
         return [
             str(row[0])
             for row in self._all(
                 "SELECT body FROM entries WHERE file = ? AND ord > ? AND ord <= ? ORDER BY ord",
-                (file, last - NEWEST.get(file, last), last),
+                (file, after, until),
             )
         ]
 
@@ -280,7 +296,7 @@ class Journal:
             if not (path.exists() and self._extend(path)):
                 copy_database(self._db, path)
         except (sqlite3.Error, OSError) as error:
-            raise _fault(path, error) from error
+            raise fault(path, error) from error
 
     def _extend(self, path: Path) -> bool:
         """Add to a copy what is new; says whether it was one of this database at all."""
@@ -345,50 +361,4 @@ class Journal:
         try:
             yield from self._db.execute(sql, tuple(values)).fetchall()
         except sqlite3.Error as error:
-            raise _fault(self.path, error) from error
-
-
-def copy_database(source: Path | sqlite3.Connection, target: Path) -> None:
-    """Copy a database consistently, open or not; what lay at the target is replaced at once or not at all.
-
-    Raises:
-        StoreError: the source cannot be read or the copy not be written.
-    """
-    beside = target.with_name(f".{target.name}.new")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        beside.unlink(missing_ok=True)
-        opened = sqlite3.connect(source) if isinstance(source, Path) else source
-        try:
-            with closing(sqlite3.connect(beside)) as copy:
-                opened.backup(copy)
-                # A copy is one file: nothing of it waits in a second one that somebody might forget.
-                copy.execute("PRAGMA journal_mode=DELETE")
-        finally:
-            if isinstance(source, Path):
-                opened.close()
-        beside.replace(target)
-    except (sqlite3.Error, OSError) as error:
-        beside.unlink(missing_ok=True)
-        raise _fault(target, error) from error
-
-
-def _fault(path: Path, error: Exception) -> StoreError:
-    if not isinstance(error, OSError) and getattr(error, "sqlite_errorcode", 0) & 0xFF not in _SURROUNDINGS:
-        return StoreError(
-            f"{path} is damaged: {str(error)[:120]}",
-            hint="move it away; 'sictl start' then offers the copy kept by the daemon",
-        )
-    return StoreError(f"{path}: {error}", hint="free some space or mend the permissions, then start again")
-
-
-def first_commit(path: Path) -> str | None:
-    """Return the commit that the run in a database began with, without changing the file; None if unreadable."""
-    try:
-        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as db:
-            row = db.execute(
-                "SELECT body FROM events WHERE kind = 'run_created' ORDER BY seq LIMIT 1"
-            ).fetchone()
-        return str(json.loads(row[0])["baseline_commit"]) if row else None
-    except (sqlite3.Error, ValueError, KeyError):
-        return None
+            raise fault(self.path, error) from error

@@ -12,8 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sid_daemon.store.documents import render_list, render_more
-from sid_daemon.store.files import extend, remove_beside, replace, sync_folder
+from sid_daemon.store.documents import render_more, render_pieces
+from sid_daemon.store.files import extend, remove_beside, replace, replace_by_pieces, sync_folder
+from sid_daemon.store.journal import Entries
 from sid_protocol.errors import StoreError
 
 
@@ -77,14 +78,14 @@ class Shown:
         Raises:
             StoreError: it could not be written.
         """
-        self._put(path, text)
+        replace(self._place(path), text.encode())
 
-    def _put(self, path: str, text: str) -> os.stat_result:
+    def _place(self, path: str) -> Path:
+        """Return where a view is about to be written, and have its folder settled."""
         self._lists.pop(path, None)
         self._make_folder(path)
-        written = replace(self._root / path, text.encode())
         self._folders.add((self._root / path).parent)
-        return written
+        return self._root / path
 
     def _make_folder(self, path: str) -> None:
         """Make a view's folder, but never the root: a repository that went away is not made again."""
@@ -121,13 +122,13 @@ class Shown:
         self._folders.add((self._root / file).parent)
         return True
 
-    def put_list(self, file: str, entries: Sequence[str]) -> None:
+    def put_list(self, file: str, entries: Entries) -> None:
         """Write a list-like view whole.
 
         Raises:
             StoreError: it could not be written.
         """
-        written = self._put(file, render_list(file, entries))
+        written = replace_by_pieces(self._place(file), render_pieces(file, entries))
         self._lists[file] = _List(written, len(entries))
 
     def settle(self) -> None:
