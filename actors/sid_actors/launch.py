@@ -6,6 +6,8 @@
   standard input: what bubblewrap sets up last, the death signal that ties a sandbox's init to the daemon, is in
   force by then. A daemon that dies before leaves a shell that reads end of file and exits. So the job itself
   inherits no descriptor but its three.
+- Bubblewrap tells the id of its init before it lets that go on. It tells a file and not a pipe: a daemon that dies meanwhile
+  would be the end of the pipe and of bubblewrap's outer process, and its init would wait for that for ever.
 - It is spawned on the event loop's own thread: the death signal belongs to the spawning thread, and trio's
   worker threads end after 10 idle seconds.
 - Open files and file size are resource limits, for each process. Memory and the number of processes are the
@@ -35,6 +37,7 @@ from sid_actors.job import JobSpec, JobStartError
 
 # Added to the environment by the shell or bubblewrap, which is to be exactly what the caller said.
 _SHELLS_OWN = ("OLDPWD", "PWD", "SHLVL")
+_MOST_SAID = 4096  # bytes; bubblewrap tells a dozen numbers
 
 
 class Launch:
@@ -65,13 +68,13 @@ class Launch:
         spec, mark = self._spec, {JOB_VARIABLE: self._mark.job_id}
         with contextlib.ExitStack() as theirs:
             ends = {}
-            for name in ("stdin", "stdout", "stderr", *(["info"] if spec.sandbox else [])):
+            for name in ("stdin", "stdout", "stderr"):
                 read, write = os.pipe()
                 ours, ends[name] = (write, read) if name == "stdin" else (read, write)
                 theirs.callback(os.close, ends[name])
                 self.streams[name] = trio.lowlevel.FdStream(ours)
                 self._held.callback(self.streams[name].close)
-            info_fd = ends.get("info")
+            info_fd = self._info = self._hold(os.memfd_create("sid-job")) if spec.sandbox else None
             try:
                 with containment.starting:
                     process = subprocess.Popen(
@@ -103,15 +106,12 @@ class Launch:
             Whether the job runs; if not, nothing of it did, and standard error may say why.
         """
         first = self.process.pid
-        if self._spec.sandbox:
-            self.init = await self._read_init()
-            if self.init is None:
-                return False
-            self._started.add(self.init)
         if await self.streams["stdout"].receive_some(1) != b"\n":
             return False
         try:
-            if self.init is not None:
+            if self._info is not None:
+                self.init = int(json.loads(os.pread(self._info, _MOST_SAID, 0))["child-pid"])
+                self._started.add(self.init)
                 self.init_pidfd = self._hold(os.pidfd_open(self.init))
                 (first,) = procfs.children_of(self.init)
             set_limits(first, self._spec, enforced)
@@ -120,16 +120,6 @@ class Launch:
         except (ProcessLookupError, ValueError, trio.BrokenResourceError):  # killed by someone meanwhile
             return False
         return True
-
-    async def _read_init(self) -> int | None:
-        """Read the id of the namespace's init; bubblewrap writes it in pieces."""
-        said = b""
-        while b"}" not in said:
-            piece = await self.streams["info"].receive_some()
-            if not piece:
-                return None
-            said += piece
-        return int(json.loads(said)["child-pid"])
 
 
 def set_limits(pid: int, spec: JobSpec, enforced: Collection[str]) -> None:
