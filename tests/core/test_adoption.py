@@ -92,6 +92,9 @@ def test_milestones_and_phases_stand_at_the_first_that_is_open() -> None:
     assert standing(GOAL, 11.0, {}, higher=False).milestone == "First light"
     strict = GOAL.replace("seconds <= 2", "seconds < 2")
     assert standing(strict, 11.0, {"recall": 0.9, "seconds": 2.0}, higher=True).phase == "Recall"
+    picked = GOAL.replace("| seconds <= 1 | |", "| seconds <= 1 | active |")
+    assert standing(picked, 11.0, {}, higher=True).phase == "Speed"
+    assert standing(picked, 11.0, {"seconds": 0.5}, higher=True).phase == "Recall"
     assert standing("# Goal\n\n## Objective\n\nx\n", 1.0, {}, higher=True) == Standing()
 
 

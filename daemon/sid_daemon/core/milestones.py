@@ -2,7 +2,7 @@
 
 Both are optional tables under a heading of that name. A milestone has a value of the target metric, a phase has
 sub-score targets (`recall >= 0.8, seconds <= 2`); the present one is the first that is not reached. A row whose status
-says that it is done is passed, since the file is the user's.
+says that it is done is passed, and one that says it is active comes first, since the file is the user's.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+ACTIVE = frozenset({"active", "current", "in progress", "in_progress"})
 DONE = frozenset({"done", "complete", "completed", "reached", "achieved", "met", "passed", "x", "✓", "✅"})
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _TARGET = re.compile(rf"([A-Za-z_][\w.-]*)\s*(>=|<=|≥|≤|>|<|=|:)?\s*({_NUMBER})(?![\w.])")
@@ -18,7 +19,7 @@ _TARGET = re.compile(rf"([A-Za-z_][\w.-]*)\s*(>=|<=|≥|≤|>|<|=|:)?\s*({_NUMBE
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The first milestone and the first phase that are not reached; None where there is none, or none left."""
+    """The present milestone and phase; None where there is none, or none left."""
 
     milestone: str | None = None
     phase: str | None = None
@@ -42,7 +43,7 @@ def standing(goal: str, best: float, sub_scores: Mapping[str, float], *, higher:
 
 
 def table(text: str, heading: str) -> list[dict[str, str]]:
-    """Return the rows of the first Markdown table under a heading, by lowercase column name."""
+    """Return the rows of the first Markdown table under a heading, by lowercase column name; active ones first."""
     section = re.search(rf"(?ims)^#{{1,4}}\s*{heading}\s*$\n(.*?)(?=^#{{1,4}}\s|\Z)", text)
     lines = [line.strip() for line in section.group(1).splitlines()] if section else []
     rows = [
@@ -52,7 +53,8 @@ def table(text: str, heading: str) -> list[dict[str, str]]:
         return []
     names = [name.lower() for name in rows[0]]
     body = [row for row in rows[1:] if not all(re.fullmatch(r":?-+:?", cell) for cell in row)]
-    return [dict(zip(names, row, strict=False)) for row in body]
+    found = [dict(zip(names, row, strict=False)) for row in body]
+    return sorted(found, key=lambda row: row.get("status", "").lower() not in ACTIVE)
 
 
 def _open_milestone(row: dict[str, str], best: float, *, higher: bool) -> str | None:
