@@ -191,22 +191,25 @@ def take_ideas(root: Path, iteration: int) -> tuple[str, ...]:
     """Take what stands in `idea.md` for a round; what is written from now on waits for the next.
 
     The text lies in a file of the round's number until a later round begins, since only then it is sure to
-    be in the journal: a take that a crash cut short is taken again.
+    be in the journal: a take that a crash cut short is taken again. An empty `idea.md` is left in its place; one
+    that holds no idea (headings, comments) is left alone.
     """
     config = root / "config"
-    taken = config / f".idea.taken.{iteration}.md"
+    ideas, taken = config / "idea.md", config / f".idea.taken.{iteration}.md"
     with _WRITING:
         for old in config.glob(".idea.taken.*.md"):
             if old != taken:
                 old.unlink(missing_ok=True)
         before = _read(taken) or ""
-        text = _read(config / "idea.md") or ""
-        if before.strip() and text.strip():
-            write_whole(taken, f"{before.rstrip()}\n\n{text}".encode())
-            (config / "idea.md").unlink(missing_ok=True)
-        elif text.strip():
-            with suppress(FileNotFoundError):
-                (config / "idea.md").rename(taken)
+        text = _read(ideas) or ""
+        if read_ideas(text):
+            if before.strip():
+                write_whole(taken, f"{before.rstrip()}\n\n{text}".encode())
+                ideas.unlink(missing_ok=True)
+            else:
+                with suppress(FileNotFoundError):
+                    ideas.rename(taken)
+            ideas.touch()  # keeps what somebody has written since
         return read_ideas(_read(taken) or "")
 
 

@@ -31,6 +31,21 @@ def test_every_idea_of_clients_at_once_is_kept_or_taken(root: Path) -> None:
     assert sorted(config.take_ideas(root, 1)) == sorted(texts)
 
 
+def test_taken_ideas_leave_an_empty_file_and_a_file_without_ideas_is_left_alone(root: Path) -> None:
+    path = root / "config" / "idea.md"
+    path.write_text("# Ideas\n\n<!-- one a paragraph -->\n")
+    assert config.take_ideas(root, 1) == ()
+    assert path.read_text() == "# Ideas\n\n<!-- one a paragraph -->\n"
+
+    path.write_text("a cache\n")
+    assert config.take_ideas(root, 1) == ("a cache",)
+    assert path.read_text() == ""
+
+    path.write_text("a set\n")
+    assert config.take_ideas(root, 1) == ("a cache", "a set")
+    assert path.read_text() == ""
+
+
 def test_every_setting_of_clients_at_once_is_kept(root: Path) -> None:
     keys = ("plateau_window", "blocked_limit", "kill_threshold", "budget.calls", "budget.tokens", "grace_s")
     with ThreadPoolExecutor(len(keys)) as pool:
