@@ -45,13 +45,10 @@ COLUMNS = ("iteration", "commit", "metric", "delta", "guard", "status", "descrip
 
 
 def as_dict(record: Record) -> dict[str, Any]:
-    """Return a record as plain data in the contract's order; `measurement` and `checks` are absent where there are none."""
+    """Return a record as plain data in the contract's order; `measurement` is absent where there is none."""
     data: dict[str, Any] = record.model_dump(mode="json")
     if data.get("measurement", ...) is None:
         del data["measurement"]
-    advice = data.get("architect_review") or {}
-    if advice.get("checks", ...) is None:
-        del advice["checks"]
     first = [name for name in _ORDER.get(type(record), ()) if name in data]
     return {name: data[name] for name in (*first, *(name for name in data if name not in first))}
 
