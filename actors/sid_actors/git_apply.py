@@ -114,7 +114,9 @@ async def apply(master: GitMaster, plan: ApplyPlan) -> Applied:
         return Applied(new, f"git -C {repository} update-ref {shlex.quote(ref)} {plan.old} {new}")
     await _check_place(plan)
     flags = ("--ff-only", "--no-autostash", "--no-stat", "--no-verify-signatures", "--quiet")
-    done = await git("merge", *flags, new, cwd=plan.checkout, expect=range(256))
+    # Not to be ended half-way, by whatever happens to the daemon or to who asked for it.
+    with trio.CancelScope(shield=True):
+        done = await git("merge", *flags, new, cwd=plan.checkout, expect=range(256), outlives=True)
     if done.code:
         files = [line.strip() for line in done.err.splitlines() if line.startswith("\t")]
         why = f"uncommitted changes in {', '.join(files[:5])}" if files else told(done.err)

@@ -79,6 +79,7 @@ async def git(
     env: Mapping[str, str] | None = None,
     deadline_s: float | None = DEADLINE_S,
     expect: Collection[int] = (0,),
+    outlives: bool = False,
 ) -> GitOutput:
     """Run one git command to its end.
 
@@ -89,6 +90,7 @@ async def git(
         env: More variables, such as `GIT_INDEX_FILE`.
         deadline_s: Seconds until it is killed.
         expect: Exit codes that are no failure.
+        outlives: See `JobSpec.outlives`.
 
     Raises:
         GitError: it failed, was killed at its deadline, or printed more than can be kept.
@@ -103,6 +105,7 @@ async def git(
         deadline_s=deadline_s,
         limits=JobLimits(processes=None, open_files=None, file_mb=None, output_mb=_OUTPUT_MB),
         sandbox=None,
+        outlives=outlives,
     )
     result = await run_job(spec)
     verb = next(word for word in args if not word.startswith("-"))

@@ -157,6 +157,8 @@ def _command(spec: JobSpec, info_fd: int | None, door: str | None) -> list[str]:
     enclosure = (
         spec.sandbox.bwrap_argv(spec.env, info_fd=info_fd, scratch_mb=scratch_mb)
         if spec.sandbox
+        else []
+        if spec.outlives
         else _tied_to_daemon()
     )
     entering = ["/bin/sh", "-c", 'echo 0 >"$0" && exec "$@"', door] if door else []

@@ -147,8 +147,9 @@ class _Job:
 
     def __init__(self, spec: JobSpec, held: contextlib.ExitStack) -> None:
         self._spec = spec
-        mark = containment.Mark.fresh(_set_up.prefix)
-        limits, home = spec.limits, _set_up.home
+        # By another name the next daemon's sweep passes it by.
+        mark = containment.Mark.fresh(f"{_set_up.prefix}-outlives" if spec.outlives else _set_up.prefix)
+        limits, home = spec.limits, None if spec.outlives else _set_up.home
         try:
             sizes = {"memory_mb": limits.memory_mb, "processes": limits.processes}
             room = home.make(mark.job_id, **sizes) if home else None

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import signal
 import subprocess
 
 import pytest
 
 from tests.conftest import MakeRepo
-from tests.e2e.harness import SEALED_BENCHMARK, World
+from tests.e2e.harness import SEALED_BENCHMARK, World, watched
 from tests.repos import Repo
 
 
@@ -43,6 +45,35 @@ def test_apply_fast_forwards_refuses_over_changes_and_can_be_undone(world: World
     assert (numbers.path / "README.md").read_text() == "Mine.\n", "undoing cost the user a change"
     again = world.sictl("apply", numbers.path, "--yes")
     assert "undo with: git" in again.out
+    assert "nothing to apply" in world.sictl("apply", numbers.path, "--yes").out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["the daemon is killed", "its group is killed", "the client hangs up"])
+def test_apply_is_not_ended_half_way(world: World, numbers: Repo, end: str) -> None:
+    improved(world, numbers)
+    gate = numbers.path.parent / "gate"
+    os.mkfifo(gate)
+    (numbers.path / ".git/info/attributes").write_text("value.txt filter=gated\n")
+    numbers.git("config", "filter.gated.smudge", f"cat '{gate}'; cat")
+    numbers.write({"README.md": "Mine.\n"})
+    client = world.start_sictl("apply", numbers.path, "--yes")
+    at_gate = gate.open("w")  # git waits in the middle of the checkout
+    assert (numbers.path / ".git/index.lock").exists()
+    with watched(process.pid for process in world.processes() if process.name() == "git") as merging:
+        if end == "the client hangs up":
+            client.send_signal(signal.SIGINT)
+            world.finish(client)
+        else:
+            world.kill(group="group" in end)
+            world.finish(client)
+            world.daemon()  # which sweeps
+        at_gate.close()
+        assert merging.alive() == []
+    assert not (numbers.path / ".git/index.lock").exists()
+    assert numbers.head == numbers.git("rev-parse", "improve/raise_the_number")
+    assert (numbers.path / "value.txt").read_text() == "10\n"
+    assert numbers.git("diff", "--name-only") == "README.md"
     assert "nothing to apply" in world.sictl("apply", numbers.path, "--yes").out
 
 
