@@ -6,9 +6,10 @@ Pure functions of the state, called by `views`. Other self-improve tools resume 
 
 from __future__ import annotations
 
+import functools
 from typing import Literal
 
-from sid_daemon.core.state import Execution, Round, RunState, Slot
+from sid_daemon.core.state import Round, RunState
 from sid_protocol.records import (
     AgentSettings,
     ExecutionState,
@@ -24,6 +25,7 @@ from sid_protocol.records import (
 )
 
 IterationStatus = Literal["in_progress", "completed", "failed", "interrupted"]
+_KEPT = 256
 FINISHED: frozenset[StepStatus] = frozenset({"completed", "failed", "skipped"})
 
 
@@ -115,8 +117,11 @@ def ended_iteration(now: Round, status: IterationStatus, updated_at: str) -> Ite
 
 def current_step(state: RunState) -> Step | None:
     """Return the earliest step of the round that is not finished; None between rounds."""
-    now = iteration_state(state, "")
-    return now.current_step if now is not None else None
+    now = state.round
+    if now is None:
+        return None
+    tournament = _tournament(now, closing=_is_closing(state, now))
+    return _step(now, _planning_status(now), _execution_status(now), tournament.status)
 
 
 def steps_begun(state: RunState) -> set[tuple[int, str]]:
@@ -157,7 +162,7 @@ def _iteration(now: Round, status: IterationStatus, updated_at: str, *, closing:
     return IterationState(
         iteration=now.iteration,
         status=status,
-        current_step=_step(now, research, planning, execution, tournament),
+        current_step=_step(now, planning.status, execution.status, tournament.status),
         started_at=now.started_at,
         updated_at=updated_at,
         research=research,
@@ -169,21 +174,15 @@ def _iteration(now: Round, status: IterationStatus, updated_at: str, *, closing:
     )
 
 
-def _step(
-    now: Round,
-    research: ResearchState,
-    planning: PlanningState,
-    execution: ExecutionState,
-    tournament: TournamentState,
-) -> Step:
-    if research.status not in FINISHED:
+def _step(now: Round, planning: StepStatus, execution: StepStatus, tournament: StepStatus) -> Step:
+    if now.research not in FINISHED:
         return "research"
-    if planning.status not in FINISHED:
+    if planning not in FINISHED:
         drafting = any(slot.status == "drafting" for slot in now.slots.values())
         return "planning" if drafting or not now.slots else "critic_review"
-    if execution.status not in FINISHED:
+    if execution not in FINISHED:
         return "execution"
-    return "tournament" if tournament.status not in FINISHED else "recording"
+    return "tournament" if tournament not in FINISHED else "recording"
 
 
 def _is_planned(now: Round) -> bool:
@@ -191,54 +190,71 @@ def _is_planned(now: Round) -> bool:
     return now.planning_done_at is not None or now.execution_done_at is not None
 
 
-def _planning(now: Round) -> PlanningState:
-    status: StepStatus = "in_progress" if now.slots else "pending"
+def _planning_status(now: Round) -> StepStatus:
     if _is_planned(now):
-        status = "completed" if any(slot.plan for slot in now.slots.values()) else "failed"
+        return "completed" if any(slot.plan for slot in now.slots.values()) else "failed"
+    return "in_progress" if now.slots else "pending"
+
+
+def _planning(now: Round) -> PlanningState:
     return PlanningState(
-        status=status,
-        plans={slot.planner: _planner(now, slot) for slot in now.slots.values()},
+        status=_planning_status(now),
+        plans={
+            slot.planner: _planner(now.iteration, slot.planner, slot.status, planned=slot.plan is not None)
+            for slot in now.slots.values()
+        },
         approved_count=len(now.approved),
         completed_at=(now.planning_done_at or now.execution_done_at) if _is_planned(now) else None,
     )
 
 
-def _planner(now: Round, slot: Slot) -> PlannerState:
+@functools.lru_cache(_KEPT)  # each event tells of all of them again
+def _planner(iteration: int, planner: str, slot: str, *, planned: bool) -> PlannerState:
     status: StepStatus = "completed"
-    if slot.status == "drafting":
+    if slot == "drafting":
         status = "in_progress"
-    elif slot.status == "failed":
+    elif slot == "failed":
         status = "failed"
-    judged = slot.status in ("approved", "rejected")
     return PlannerState(
         status=status,
-        output_path=plan_path(now.iteration, slot.planner) if slot.plan else None,
-        critic_approved=slot.status == "approved" if judged else None,
+        output_path=plan_path(iteration, planner) if planned else None,
+        critic_approved=slot == "approved" if slot in ("approved", "rejected") else None,
     )
 
 
-def _execution(now: Round) -> ExecutionState:
-    status: StepStatus = "in_progress" if now.executions else "pending"
+def _execution_status(now: Round) -> StepStatus:
     if now.execution_done_at is not None:
-        status = "completed" if now.executions else "skipped"
+        return "completed" if now.executions else "skipped"
+    return "in_progress" if now.executions else "pending"
+
+
+def _execution(now: Round) -> ExecutionState:
     return ExecutionState(
-        status=status,
-        executors={one.executor: _executor(now, one) for one in now.executions.values()},
+        status=_execution_status(now),
+        executors={
+            one.executor: _executor(
+                now.iteration, one.executor, one.plan.plan_id, one.status, one.result, one.score
+            )
+            for one in now.executions.values()
+        },
         completed_at=now.execution_done_at,
     )
 
 
-def _executor(now: Round, one: Execution) -> ExecutorState:
+@functools.lru_cache(_KEPT)  # as above
+def _executor(
+    iteration: int, executor: str, plan_id: str, at: str, result: str | None, score: float | None
+) -> ExecutorState:
     status: StepStatus = "in_progress"
-    if one.status == "waiting":
+    if at == "waiting":
         status = "pending"
-    elif one.status == "done":
-        status = "completed" if one.result in ("success", "regression") else "failed"
+    elif at == "done":
+        status = "completed" if result in ("success", "regression") else "failed"
     return ExecutorState(
         status=status,
-        plan_id=one.plan.plan_id,
-        output_path=result_path(now.iteration, one.executor) if one.status == "done" else None,
-        benchmark_score=one.score,
+        plan_id=plan_id,
+        output_path=result_path(iteration, executor) if at == "done" else None,
+        benchmark_score=score,
     )
 
 
