@@ -24,7 +24,7 @@ from sid_daemon.core import deadlines
 from sid_daemon.core.run import is_active
 from sid_daemon.core.state import RunState
 from sid_daemon.core.turn import by_role
-from sid_daemon.folding import fold_batch
+from sid_daemon.folding import Folded, fold_batch
 from sid_daemon.runstore import RunStore
 from sid_protocol.commands import (
     AgentCommand,
@@ -58,6 +58,7 @@ SHOW_LIMIT_S = 30.0
 """Longest wait for the views of a run that is over."""
 LEAVE_LIMIT_S = 60.0
 """Longest wait for a busy disk while a run tidies up; the next start removes the rest."""
+FOLDED = 3
 LOOKS = 4
 """So often, within an executor's idle limit, somebody looks for signs of life that nobody reports."""
 
@@ -231,8 +232,8 @@ class Conductor:
 
     async def _take(self, events: list[AnyEvent]) -> None:
         """Fold events, make them durable, adopt the new state, dispatch, have it shown."""
-        folded = fold_batch(self.state, events, self._now())
         with trio.CancelScope(shield=True):
+            folded = await self._fold(events)
             await self.store.record(
                 folded.events,
                 folded.projection,
@@ -244,6 +245,15 @@ class Conductor:
         self._under_way = {key: one for key, one in self._under_way.items() if key in state.outstanding}
         self._dispatch()
         await self.announcer.take(folded.records, recorded=folded.snapshot is not None)
+
+    async def _fold(self, events: list[AnyEvent]) -> Folded:
+        """Fold a few events in a turn of the loop: each takes up to a millisecond, and 32 may come at once."""
+        at = self._now()
+        folded = fold_batch(self.state, events[:FOLDED], at)
+        for first in range(FOLDED, len(events), FOLDED):
+            await trio.lowlevel.checkpoint()
+            folded += fold_batch(folded.state, events[first : first + FOLDED], at)
+        return folded
 
     def _now(self) -> str:
         """Return the time that events get; a replay has the recorded one."""

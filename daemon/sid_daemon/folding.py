@@ -38,6 +38,15 @@ class Folded:
         """The state to be kept whole: after each recorded round."""
         return self.state if any(isinstance(event, RoundClosed) for event in self.events) else None
 
+    def __add__(self, later: Folded) -> Folded:
+        """Return this batch and the one that was folded onto it as one."""
+        return Folded(
+            later.state,
+            [*self.events, *later.events],
+            self.projection + later.projection,
+            [*self.records, *later.records],
+        )
+
 
 def fold_batch(state: RunState, events: Sequence[AnyEvent], at: str) -> Folded:
     """Fold events that were received together.
@@ -53,11 +62,7 @@ def fold_batch(state: RunState, events: Sequence[AnyEvent], at: str) -> Folded:
     for event in events:
         one = event.model_copy(update={"at": at})
         after, _ = step(state, one)
-        part = project(state, one, after)
-        projection = Projection(
-            documents={**projection.documents, **part.documents},
-            entries=(*projection.entries, *part.entries),
-        )
+        projection += project(state, one, after)
         records.extend(log_records(state, one, after))
         dated.append(one)
         state = after

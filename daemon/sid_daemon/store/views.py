@@ -62,6 +62,10 @@ class Projection:
     documents: dict[str, str] = field(default_factory=dict)
     entries: tuple[tuple[str, str], ...] = ()
 
+    def __add__(self, later: Projection) -> Projection:
+        """Return what both change; of a file that both give the later text counts."""
+        return Projection(self.documents | later.documents, self.entries + later.entries)
+
 
 def project(before: RunState | None, event: AnyEvent, after: RunState) -> Projection:
     """Return the contract files that an event changes.
