@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import gc
 import hashlib
 import importlib
 import math
@@ -182,6 +183,8 @@ class _Daemon:
             await parts.resume(run)
         host.recovered.set()
         let_code_go()
+        # What is there now stays: to look through all of it for garbage would hold the loop up for 60 ms at a time.
+        gc.freeze()
         if self._idle_exit_s is not None:
             nursery.start_soon(self._leave_when_idle, host, server, self._idle_exit_s)
         await self._leave.wait()
