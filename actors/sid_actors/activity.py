@@ -10,7 +10,7 @@ import hashlib
 import json
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import trio
@@ -111,14 +111,12 @@ class ActivityLog:
 
     async def waiting_in(self) -> str:
         """Return what it waits in now, in words for people; empty where it is not silent, or nobody knows."""
-        if self.request:
-            return self.request
-        heard = self.started if self.last_seen is None else self.last_seen
-        processes = self.processes
-        if processes is None or self.clock.now() - heard < QUIET_S:
-            return ""
-        states, sockets, _ = await trio.to_thread.run_sync(processes)
-        return words(states, sockets)
+        return (await what_they_wait_in({"it": self})).get("it", "")
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing was heard for so long that one may ask what it waits in."""
+        return self.clock.now() - (self.started if self.last_seen is None else self.last_seen) >= QUIET_S
 
     def works_in(self, worktree: str) -> None:
         """Note where it edits from now on; what was written there before is none of its edits."""
@@ -184,3 +182,24 @@ class ActivityLog:
             sockets=sockets,
             cpu_s=cpu_s,
         )
+
+
+async def what_they_wait_in(activities: Mapping[str, ActivityLog]) -> dict[str, str]:
+    """Return what each turn waits in now, in words for people; without those that are not silent or of whom nobody knows.
+
+    The processes of all of them are looked at in one go, in one thread.
+
+    Args:
+        activities: The turns, by any name.
+    """
+    told = {name: one.request for name, one in activities.items() if one.request}
+    looks = {
+        name: one.processes
+        for name, one in activities.items()
+        if name not in told and one.processes is not None and one.is_silent
+    }
+
+    def look_at_all() -> dict[str, str]:
+        return {name: words(*processes()[:2]) for name, processes in looks.items()}
+
+    return told | (await trio.to_thread.run_sync(look_at_all) if looks else {})

@@ -87,7 +87,7 @@ class Host:
 
     async def runs(self) -> list[KnownRun]:
         """Return all known runs, oldest first."""
-        return await trio.to_thread.run_sync(self.registry.runs, limiter=self._limiter)
+        return self.registry.known or await trio.to_thread.run_sync(self.registry.runs, limiter=self._limiter)
 
     async def remember(self, run: KnownRun) -> None:
         """Enter a run in the registry."""

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import trio
 
+from sid_actors.activity import what_they_wait_in
 from sid_daemon import config, live_rows, rows, verifying
 from sid_daemon.clock import now_iso
 from sid_daemon.core.state import RunState
@@ -191,7 +192,7 @@ class Methods:
     async def _row(self, run: KnownRun) -> RunRow:
         conductor = self._host.live(run.run_id)
         if conductor is not None:
-            waits = {key: await work.activity.waiting_in() for key, work in list(conductor.works.items())}
+            waits = await what_they_wait_in({key: work.activity for key, work in conductor.works.items()})
             actors = live_rows.actor_rows(
                 conductor.state, conductor.under_way, conductor.works, conductor.clock.now(), waits
             )

@@ -53,12 +53,16 @@ class Registry:
     Args:
         path: `sid.db` in the state directory; made if missing.
 
+    Attributes:
+        known: What `runs` said last, as long as it holds, else empty; to be read by any thread and changed by none.
+
     Raises:
         StoreError: it cannot be read or written.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.known: list[KnownRun] = []
         try:
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5)
             self._db.execute("PRAGMA journal_mode=WAL")
@@ -77,12 +81,14 @@ class Registry:
             "SELECT run_id, repo, common_dir, topic, root, active, created_at FROM runs"
             " ORDER BY created_at, run_id"
         )
-        return [
+        self.known = [
             KnownRun(str(a), str(b), str(c), str(d), str(e), bool(f), str(g)) for a, b, c, d, e, f, g in rows
         ]
+        return self.known
 
     def add_run(self, run: KnownRun) -> None:
         """Enter a run, in place of an earlier one with the same root."""
+        self.known = []
         self._do("DELETE FROM runs WHERE root = ? AND run_id != ?", run.root, run.run_id)
         self._do(
             "INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -97,6 +103,7 @@ class Registry:
 
     def set_active(self, run_id: str, *, active: bool) -> None:
         """Note whether a run is to be resumed when a daemon starts."""
+        self.known = []
         self._do("UPDATE runs SET active = ? WHERE run_id = ?", int(active), run_id)
 
     def trust(self, repo: str, digest: str, at: str) -> None:
