@@ -36,7 +36,7 @@ for _ in range(250):
     at += 0.02
     time.sleep(max(0.0, at - time.monotonic()))
 """
-RUN = argparse.Namespace(folder=None, agent_s=0.5, bench_s=0.1, files=0, at_once=0)
+RUN = argparse.Namespace(folder=None, agent_s=0.5, bench_s=0.1, files=0, candidates=0)
 
 
 def timed(argv: list[str | Path], env: dict[str, str]) -> tuple[float, float]:

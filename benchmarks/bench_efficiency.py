@@ -1,14 +1,15 @@
 """How much of a run's time is spent outside agents and benchmark: orchestration efficiency, through the real daemon.
 
-A round of P candidates, each with an agent and a benchmark of known length, has an ideal time: what the longest chain of sleeps
-takes when everything between them costs nothing: one agent, then the benchmarks, as many at a time as `--at-once` says (0: P).
-Efficiency is that ideal over the time that was taken.
+A round of N candidates, P at a time, has an ideal time: what the longest chain of sleeps takes when everything between them costs
+nothing. N/P times an agent and a benchmark, one after the other, and once more the benchmark, of what was merged; `pipelined`,
+where an agent takes the next plan while its candidate is measured, N/P times the longer of the two and once the shorter. Research,
+plans and reviews count as nothing. Efficiency is that ideal over the time that was taken.
 
-    python benchmarks/bench_efficiency.py [--slots 4 16] [--rounds 3] [--agent-s 0.5] [--bench-s 0.5] [--at-once 0] [--files 200]
+    python benchmarks/bench_efficiency.py [--slots 4 16] [--candidates 64] [--rounds 3] [--agent-s 0.5] [--bench-s 0.5] [--files 200]
                                           [--folder DIR] [--other NAME=COMMAND ...]
 
-COMMAND is run once for each P, with P, ROUNDS, AGENT_S and BENCH_S in its environment; it prints the seconds that it took, and its ratio is
-put beside ours. Load averages are printed, so that a busy machine is seen to be one.
+COMMAND is run once for each P, with P, CANDIDATES, ROUNDS, AGENT_S and BENCH_S in its environment; it prints the seconds that it took,
+and its ratio is put beside ours. Load averages are printed, so that a busy machine is seen to be one.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from sid_protocol.ids import planner_id
 
 BIN = Path(sys.executable).parent
 AGENT = Path(__file__).parents[1] / "tests" / "faults" / "agent.sh"
@@ -96,7 +99,8 @@ class Daemon:
 
 @contextmanager
 def daemon_with_run(slots: int, rounds: int, options: argparse.Namespace) -> Iterator[tuple[Daemon, str]]:
-    """Set a run up with so many executors, and yield its daemon and the repository."""
+    """Set a run up with so many executors at once, and yield its daemon and the repository."""
+    agents = options.candidates or slots
     memory = Path("/dev/shm")
     place = options.folder or (memory if os.access(memory, os.W_OK) else None)
     agent_s, bench_s = options.agent_s, options.bench_s
@@ -118,12 +122,12 @@ def daemon_with_run(slots: int, rounds: int, options: argparse.Namespace) -> Ite
         script = (base / "agent.sh").read_text()
         script = script.replace("executor) ", f"executor) sleep {agent_s}; ")
         # Another executor wins each round, so that no family is barred for winning twice.
-        won = f"$((10 * n + (${{SID_AGENT_ID##*_}} + n) % {slots})) > value.txt"
+        won = f"$((1000 * n + (${{SID_AGENT_ID##*_}} + n) % {agents})) > value.txt"
         script = script.replace("$((10 * n - k)) > value.txt", won)
         script = script.replace('\\"$1\\"', '\\"family_$SID_AGENT_ID\\"')
         (base / "agent.sh").write_text(script)
-        families = [f"family_planner_{chr(ord('a') + n)}" for n in range(slots)]
-        words = [BIN / "sictl", "init", repo, "--objective", "raise it", "--agents", str(slots), "--trust"]
+        families = [f"family_{planner_id(n + 1)}" for n in range(agents)]
+        words = [BIN / "sictl", "init", repo, "--objective", "raise it", "--agents", str(agents), "--trust"]
         words += [
             "--benchmark",
             "sh bench.sh",
@@ -134,7 +138,7 @@ def daemon_with_run(slots: int, rounds: int, options: argparse.Namespace) -> Ite
             "--backend",
             "command",
         ]
-        words += ["--set", f"measurement.slots={options.at_once or slots}"]
+        words += ["--set", f"measurement.slots={slots}", "--set", f"max_parallel_executors={slots}"]
         words += ["--agent-command", f"sh {shlex.quote(str(base / 'agent.sh'))}"]
         for family in families:
             words += ["--family", family]
@@ -146,34 +150,39 @@ def daemon_with_run(slots: int, rounds: int, options: argparse.Namespace) -> Ite
         shutil.rmtree(base, ignore_errors=True)
 
 
+def ideal_s(slots: int, candidates: int, options: argparse.Namespace, *, pipelined: bool) -> float:
+    """Return what a round with a merge takes when nothing but agents and benchmarks takes time."""
+    waves, agent_s, bench_s = math.ceil(candidates / slots), options.agent_s, options.bench_s
+    if pipelined:
+        return float(bench_s + waves * max(agent_s, bench_s) + min(agent_s, bench_s))
+    return float(bench_s + waves * (agent_s + bench_s))
+
+
 def measure(slots: int, rounds: int, options: argparse.Namespace) -> dict[str, float]:
-    """Run so many rounds; return seconds a round, the ideal, and what the daemon used."""
+    """Run so many rounds; return seconds a round, and what the daemon used."""
     with daemon_with_run(slots, rounds, options) as (daemon, repo):
         daemon.call("log.subscribe", since=0)
         daemon.call("run.start", repo=repo)
         times: list[float] = []
-        runs = 0
         begun, cpu = time.monotonic(), daemon.cpu_s()
         for _ in range(rounds):
-            record = daemon.until("round_recorded")
+            daemon.until("round_recorded")
             times.append(time.monotonic() - begun)
             begun = time.monotonic()
-        ended = daemon.until("run_ended")
-        rows = daemon.call("run.round", run=daemon.call("run.list")["runs"][0]["run_id"], iteration=rounds)
-        runs = len(rows["runs"])
-        candidates = len(rows["results"])
-        used = [
-            (now - then) / max(1, candidates * rounds) for now, then in zip(daemon.cpu_s(), cpu, strict=True)
-        ]
-        assert record
-        assert ended
+        daemon.until("run_ended")
+        run = daemon.call("run.list")["runs"][0]["run_id"]
+        last = daemon.call("run.round", run=run, iteration=rounds)
+        if len(last["runs"]) != len(last["results"]) + 1:
+            raise SystemExit(
+                f"the last round had {len(last['runs'])} benchmark runs; it counts as one with a merge"
+            )
+        candidates = len(last["results"])
+        used = [(now - then) / (candidates * rounds) for now, then in zip(daemon.cpu_s(), cpu, strict=True)]
         later = times[1:] or times
         return {
             "round_s": sum(later) / len(later),
             "first_s": times[0],
-            "ideal_s": options.agent_s + math.ceil(runs / (options.at_once or slots)) * options.bench_s,
             "candidates": candidates,
-            "benchmarks": runs,
             "cpu_ms": 1000 * used[0],
             "jobs_cpu_ms": 1000 * used[1],
             "rss_mb": daemon.rss_mb(),
@@ -185,6 +194,7 @@ def other(command: str, slots: int, options: argparse.Namespace) -> float:
     env = {
         **os.environ,
         "P": str(slots),
+        "CANDIDATES": str(options.candidates or slots),
         "ROUNDS": str(options.rounds),
         "AGENT_S": str(options.agent_s),
         "BENCH_S": str(options.bench_s),
@@ -200,9 +210,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--agent-s", type=float, default=0.5)
     parser.add_argument("--bench-s", type=float, default=0.5)
-    parser.add_argument(
-        "--at-once", type=int, default=0, help="benchmarks at a time; 0: as many as executors"
-    )
+    parser.add_argument("--candidates", type=int, default=0, help="a round; by default as many as slots")
     parser.add_argument("--files", type=int, default=0, help="further files in the repository")
     parser.add_argument("--folder", help="where the repository lies; by default in memory")
     parser.add_argument("--other", action="append", default=[], metavar="NAME=COMMAND")
@@ -210,16 +218,17 @@ def main() -> None:
     print(f"load before: {os.getloadavg()[0]:.2f} on {os.cpu_count()} cores; the first round is left out")
     for slots in options.slots:
         got = measure(slots, options.rounds, options)
-        over = 1000 * (got["round_s"] - got["ideal_s"]) / max(1, got["candidates"])
+        candidates = int(got["candidates"])
+        plain, pipelined = (ideal_s(slots, candidates, options, pipelined=one) for one in (False, True))
+        over = 1000 * (got["round_s"] - plain) / candidates
         print(
-            f"P={slots:<3} candidates {got['candidates']:.0f}, benchmarks {got['benchmarks']:.0f} a round: "
-            f"{got['round_s']:.2f} s a round, ideal {got['ideal_s']:.2f}, efficiency {got['ideal_s'] / got['round_s']:.3f}, "
-            f"{over:.0f} ms over ideal and {got['cpu_ms']:.0f} ms CPU of the daemon, "
-            f"{got['jobs_cpu_ms']:.0f} of its jobs, a candidate; {got['rss_mb']:.0f} MiB; first round {got['first_s']:.2f} s"
+            f"P={slots:<3} candidates {candidates}: {got['round_s']:.2f} s a round; ideal {plain:.2f}, efficiency {plain / got['round_s']:.3f}; "
+            f"pipelined {pipelined:.2f}, {pipelined / got['round_s']:.3f}; {over:.0f} ms over ideal, {got['cpu_ms']:.0f} ms CPU of the daemon "
+            f"and {got['jobs_cpu_ms']:.0f} of its jobs a candidate; {got['rss_mb']:.0f} MiB; first round {got['first_s']:.2f} s"
         )
         for name, _, command in (one.partition("=") for one in options.other):
             seconds = other(command, slots, options) / options.rounds
-            print(f"P={slots:<3} {name}: {seconds:.2f} s a round, efficiency {got['ideal_s'] / seconds:.3f}")
+            print(f"P={slots:<3} {name}: {seconds:.2f} s a round, efficiency {plain / seconds:.3f}")
     print(f"load after: {os.getloadavg()[0]:.2f}")
 
 
