@@ -111,10 +111,9 @@ async def record_creation(
     after, _ = step(present, created)
     projection = project(present, created, after)
     if earlier is not None:
-        entries = tuple(("tracking/raw_data.json", entry) for entry in earlier.raw_entries)
         projection = Projection(
             documents={**earlier.documents, **projection.documents},
-            entries=(*entries, *projection.entries),
+            entries=(*earlier.entries, *projection.entries),
         )
     await store.commit([created], projection, after)
 

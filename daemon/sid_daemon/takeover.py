@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
+from sid_daemon.store.documents import EVENTS, RAW_DATA, render
 from sid_protocol.events import CarriedOver
 from sid_protocol.records import AgentSettings, Baseline, IterationHistory, Record
 
@@ -32,7 +33,7 @@ class Track:
         goal_slug: The slug that its branches carry, or empty.
         baseline: Its baseline, or None.
         documents: Path in the root → text, of its records.
-        raw_entries: Its `tracking/raw_data.json`, one JSON text a candidate.
+        entries: Its `tracking/raw_data.json` and `tracking/events.json`: `(file, JSON text of one entry)`, in order.
         notes: What could not be read.
     """
 
@@ -40,7 +41,7 @@ class Track:
     goal_slug: str
     baseline: Baseline | None
     documents: dict[str, str] = field(default_factory=dict)
-    raw_entries: tuple[str, ...] = ()
+    entries: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -74,7 +75,7 @@ def read_track(root: Path) -> Track | None:
     baseline = _read(root / "tracking" / "baseline.json", Baseline, notes)
     documents = _documents(root, notes)
     if baseline is not None:
-        documents["tracking/baseline.json"] = (root / "tracking" / "baseline.json").read_text()
+        documents["tracking/baseline.json"] = render(baseline)
     return Track(
         carried=CarriedOver(
             iterations=settings.iterations,
@@ -82,11 +83,12 @@ def read_track(root: Path) -> Track | None:
             plateau_count=settings.plateau_consecutive_count,
             breaker_count=settings.circuit_breaker_count,
             winner_families=_winner_families(documents, settings.iterations),
+            theirs=settings.model_extra or {},
         ),
         goal_slug=settings.goal_slug,
         baseline=baseline,
         documents=documents,
-        raw_entries=_raw_entries(root, notes),
+        entries=tuple((file, one) for file in (RAW_DATA, EVENTS) for one in _entries(root / file, notes)),
         notes=tuple(notes),
     )
 
@@ -129,8 +131,7 @@ def _winner_families(documents: dict[str, str], last: int) -> tuple[str | None, 
     return tuple(families)
 
 
-def _raw_entries(root: Path, notes: list[str]) -> tuple[str, ...]:
-    path = root / "tracking" / "raw_data.json"
+def _entries(path: Path, notes: list[str]) -> tuple[str, ...]:
     if not path.is_file():
         return ()
     try:

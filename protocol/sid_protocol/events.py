@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field, JsonValue, TypeAdapter
 
 from sid_protocol.commands import Message
 from sid_protocol.records import (
@@ -48,6 +48,8 @@ class CarriedOver(Message):
     breaker_count: int = 0
     winner_families: tuple[str | None, ...] = ()
     baseline_score: float | None = None
+    theirs: dict[str, JsonValue] = Field(default_factory=dict)
+    """Fields of its agent settings that are not ours: kept, and written again."""
 
 
 class RunCreated(Event):

@@ -526,9 +526,10 @@ class Baseline(Record):
 
     baseline_score: float
     recorded_at: str
-    samples: list[float]
-    commit: str
-    benchmark_command: str
+    samples: list[float] = Field(default_factory=list)
+    """With the two below empty in a track of a tool that records none."""
+    commit: str = ""
+    benchmark_command: str = ""
 
 
 class ResultRow(Record):

@@ -65,7 +65,11 @@ def track(repo: Repo, root: str, command: str, seen: Path) -> Path:
     files: dict[str, Any] = {
         "config/settings.json": settings,
         "state/agent-settings.json": agent,
-        "tracking/baseline.json": {"baseline_score": 1.0, "recorded_at": "2026-01-01T00:00:00Z", "samples": [1.0], "commit": repo.head, "benchmark_command": "sh bench.sh"},
+        "tracking/baseline.json": {"baseline_score": 1.0, "recorded_at": "2026-01-01T00:00:00Z", "theirs": 2},
+        "tracking/events.json": [
+            {"timestamp": "2026-01-01T00:00:00Z", "event_type": "config_change", "iteration": 1,
+             "details": {"field": "max_iterations", "old_value": 2, "new_value": 3, "source": "user"}, "theirs": 3}
+        ],
         "tracking/raw_data.json": [
             {"iteration": n, "plan_id": f"round_{n}_planner_a", "benchmark_score": 1.0 + n, "is_winner": True, "approach_family": "data", "sub_scores": {}}
             for n in (1, 2)
@@ -137,7 +141,10 @@ def test_a_track_is_taken_over_after_trust_with_its_history(world: World, number
         3.0,
         1,
     )
-    assert load(place / "tracking/baseline.json")["baseline_score"] == 1.0
+    assert settings["theirs"] == 1, "a field of the other tool's is dropped"
+    baseline = load(place / "tracking/baseline.json")
+    assert (baseline["baseline_score"], baseline["samples"], baseline["theirs"]) == (1.0, [], 2)
+    assert [one["theirs"] for one in load(place / "tracking/events.json")[:1]] == [3]
     assert not (numbers.path / ".sid").exists()
     assert "`counting`" in (place / "config/harness.md").read_text()
     with clean_repository(numbers):

@@ -39,6 +39,7 @@ def create(event: RunCreated) -> RunState:
         plateau_count=over.plateau_count if over else 0,
         breaker_count=over.breaker_count if over else 0,
         winner_families=over.winner_families if over else (),
+        theirs=over.theirs if over else {},
     )
 
 
@@ -74,6 +75,7 @@ def recreate(state: RunState, created: RunState) -> RunState:
         wall_s=state.wall_s,
         starts=state.starts,
         lessons=state.lessons,
+        theirs=state.theirs,
         status=state.status,
         reason=state.reason,
     )

@@ -237,6 +237,8 @@ class RunState:
     crashes: tuple[str, ...] = ()
     replay_of: str | None = None
     """Times at which a daemon died with this run active, the last few."""
+    theirs: dict[str, Any] = field(default_factory=dict)
+    """Fields of the agent settings that the tool which began the track knows, and this one does not."""
 
     @property
     def seed(self) -> int:

@@ -61,7 +61,7 @@ def report_path(iteration: int) -> str:
 
 def agent_settings(state: RunState) -> AgentSettings:
     """Return contract 10 of a run; a run exists only when goal, benchmark, harness and trust are set."""
-    return AgentSettings(
+    known = AgentSettings(
         trust_confirmed=True,
         si_setting_goal=True,
         si_setting_benchmark=True,
@@ -76,6 +76,7 @@ def agent_settings(state: RunState) -> AgentSettings:
         goal_slug=state.goal_slug,
         measurement=_best_ci(state) if state.is_noisy else None,
     )
+    return known.model_copy(update=state.theirs) if state.theirs else known
 
 
 def _best_ci(state: RunState) -> dict[str, object]:
