@@ -179,6 +179,8 @@ def _result(result: Row, found: Row, look: Look) -> str:
     if result.get("sub_scores"):
         subs = "  ".join(f"{clean(name)}={number(value)}" for name, value in result["sub_scores"].items())
         lines.append(f"  sub-scores: {subs}")
+    if said := " ".join(result.get("summary", "").split()):
+        lines.append(f"  said: {clean(said[:200])}")
     if analysis := result.get("failure_analysis"):
         lines.append(f"  {clean(analysis['category'])}: {clean(analysis['what'])}; {clean(analysis['why'])}")
         lines.append(f"  lesson: {clean(analysis['lesson'])}")

@@ -252,6 +252,8 @@ class BenchmarkResult(Record):
     durations: Durations = Field(default_factory=Durations)
     findings: list[str] = Field(default_factory=list)
     """What detectors, and a scope that only warns, saw in its changes, one line each."""
+    summary: str = ""
+    """What the executor said at its end, capped; nothing is decided by it."""
 
 
 # 3 Research brief

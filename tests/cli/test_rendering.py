@@ -238,6 +238,7 @@ def whole():
         "measurement": None,
     }
     failed["findings"] = [f"clock_read: {HOSTILE}"]
+    failed["summary"] = f"I did what the plan says. {HOSTILE}"
     failed["failure_analysis"] = {"what": "what", "why": HOSTILE, "category": "oom", "lesson": HOSTILE}
     return {
         "summary": round_row(7),

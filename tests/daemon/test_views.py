@@ -51,7 +51,7 @@ CONTRACTS: dict[str, tuple[type[Record], str]] = {
     r"state/benchmark_results/round_\d+/executor_\d+\.json": (
         BenchmarkResult,
         """executor_id plan_id benchmark_score benchmark_raw status sub_scores failure_analysis timestamp
-        force_kill commit diff_stat cost durations findings""",
+        force_kill commit diff_stat cost durations findings summary""",
     ),
     r"state/research_briefs/round_\d+\.json": (
         ResearchBrief,
@@ -222,6 +222,16 @@ def test_a_round_without_a_win_has_its_evidence_too() -> None:
 
     assert evidence["claim"] == "no candidate of round 1 improves primary from 10.0"
     assert evidence["verdict"].startswith("not merged: no candidate is better")
+
+
+def test_what_an_executor_said_is_kept_with_its_result() -> None:
+    said = CandidateCommitted(
+        commit="c" * 40, diff_stat="1 file changed", summary="I cached it.\nIt is faster."
+    )
+    play = played(settings(guard_command=[]), answer=scripted({"r1.run.executor_1": [said]}))
+
+    results = [document(play, f"state/benchmark_results/round_1/executor_{k}.json") for k in (1, 2)]
+    assert [result["summary"] for result in results] == ["I cached it.\nIt is faster.", ""]
 
 
 def test_what_detectors_saw_stands_in_result_and_evidence() -> None:

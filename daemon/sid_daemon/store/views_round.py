@@ -78,6 +78,7 @@ def benchmark_result(now: Round, one: Execution) -> BenchmarkResult:
             "cost": one.cost,
             "durations": Durations(agent_s=one.agent_s, benchmark_s=one.benchmark_s),
             "findings": list(one.findings),
+            "summary": one.summary,
         }
     )
 
