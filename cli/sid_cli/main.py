@@ -168,7 +168,7 @@ def run(args: Sequence[str]) -> int:
     except click.ClickException as error:
         return _usage(error, as_json=asked_json)
     except KeyboardInterrupt:
-        return faults.interrupted(as_json=asked_json, note=session.interrupt_note)
+        return faults.interrupted(as_json=asked_json and not session.streams, note=session.interrupt_note)
     return session.exit_code
 
 

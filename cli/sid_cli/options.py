@@ -99,11 +99,37 @@ class Verb(click.Command):
         super().format_help(ctx, formatter)
 
 
-def verb(name: str, *, example: str) -> Callable[[Function], click.Command]:
+class FreeWords(Verb):
+    """A verb whose words are the user's own: a number below zero and text with a blank are no options."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Hide such words from click's parser, which knows options by their dash alone."""
+        options = args[: args.index("--")] if "--" in args else args
+        hidden = [_HIDDEN + word if _is_own_word(word) else word for word in options]
+        rest = super().parse_args(ctx, hidden + args[len(options) :])
+        ctx.params["words"] = tuple(word.removeprefix(_HIDDEN) for word in ctx.params["words"])
+        return rest
+
+
+_HIDDEN = "\0"
+"""No argument of a process can hold it."""
+
+
+def _is_own_word(word: str) -> bool:
+    if not word.startswith("-"):
+        return False
+    try:
+        float(word)
+    except ValueError:
+        return any(character.isspace() for character in word)
+    return True
+
+
+def verb(name: str, *, example: str, cls: type[Verb] = Verb) -> Callable[[Function], click.Command]:
     """Declare a function as the verb `name`; its docstring is the help, its first argument the session."""
 
     def declare(function: Function) -> click.Command:
-        return click.command(name, cls=Verb, example=example)(click.pass_obj(function))
+        return click.command(name, cls=cls, example=example)(click.pass_obj(function))
 
     return declare
 

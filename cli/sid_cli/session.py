@@ -30,6 +30,7 @@ class Session:
         no_spawn: `--no-spawn`.
         exit_code: What `sictl` leaves with when the verb returns.
         interrupt_note: What Ctrl-C says: how things stand then.
+        streams: Whether stdout is a stream of documents, which Ctrl-C only ends.
     """
 
     def __init__(self) -> None:
@@ -40,6 +41,7 @@ class Session:
         self.no_spawn = False
         self.exit_code = 0
         self.interrupt_note = ""
+        self.streams = False
 
     @property
     def console(self) -> Console:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 from collections.abc import Callable
 from datetime import UTC, datetime
 
@@ -231,6 +233,20 @@ def test_attach_json_is_a_document_a_line_with_its_cursor(daemon, sictl):
         ]
         assert [(one["cursor"], one["event"]) for one in documents] == [(1, "run_ended"), (2, "note")]
         assert documents[1]["text"] == "ü\n"
+
+
+def test_ctrl_c_adds_no_document_to_the_records(daemon, installed):
+    command = [str(installed / "sictl"), "attach", "r7f3", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as attached:
+        assert attached.stdout is not None
+        first = attached.stdout.readline()
+        attached.send_signal(signal.SIGINT)
+        rest, told = attached.communicate()
+
+    assert attached.returncode == 130
+    assert json.loads(first)["event"] == "run_ended"
+    assert rest == ""
+    assert told.startswith("sictl: interrupted")
 
 
 def test_attach_goes_on_after_the_cursor_of_its_file(daemon, sictl, short_dir):

@@ -66,6 +66,7 @@ BAD = [
     ("idea",),
     ("idea", ""),
     ("idea", "a", "b", "c"),
+    ("idea", "--nonsense"),
     ("config",),
     ("config", "frobnicate"),
     ("config", "get"),

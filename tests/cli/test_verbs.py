@@ -122,6 +122,21 @@ def test_idea_tells_text_from_run(daemon, sictl, args):
     assert daemon.called("run.idea") == [{"run": RUN, "text": "try this"}]
 
 
+@pytest.mark.parametrize("text", ["- try this", "--verbose mode is slow", "-h is no option here", "-5"])
+def test_text_that_begins_with_a_dash_is_text(daemon, sictl, text):
+    daemon.answers["run.idea"] = {}
+    assert sictl("idea", text, "--run", RUN).code == 0
+    assert daemon.called("run.idea") == [{"run": RUN, "text": text}]
+
+
+@pytest.mark.parametrize(("typed", "value"), [("-5", -5), ("-0.25", -0.25), ("-1e3", -1000.0)])
+def test_a_value_below_zero_is_a_value(daemon, sictl, typed, value):
+    row = {"key": "target_value", "value": value, "default": None, "source": "settings.json"}
+    daemon.answers["run.config"] = {"settings": [row], "changed": None, "notes": []}
+    assert sictl("config", "set", "target_value", typed).code == 0
+    assert daemon.called("run.config")[-1]["value"] == value
+
+
 DIFF = "diff --git a/ü.py b/ü.py\n--- a/ü.py\n+++ b/ü.py\n@@ -1 +1 @@\n-a\x1b[31m\r\n+b\n"
 DIFF_RESULT = {
     "diff": DIFF,
@@ -166,6 +181,7 @@ def test_apply_shows_first_then_moves_and_prints_the_undo(daemon, sictl):
     done = sictl("apply", "--yes")
 
     assert [params["confirm"] for params in daemon.called("run.apply")] == [False, True]
+    assert done.out.startswith(APPLIED["diff"])
     assert done.out.splitlines()[-1] == "undo with: git update-ref refs/heads/main bbbb cccc"
 
 

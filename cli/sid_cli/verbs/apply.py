@@ -31,8 +31,9 @@ def command(session: Session, *, run: str | None, topic: str | None, yes: bool, 
         if dry_run or not plan["diff"]:
             _tell(session, run_id, plan)
             return
+        if not session.as_json:
+            show(plan["diff"], console, paged=not yes)
         if not yes:
-            show(plan["diff"], console)
             console.note(f"{clean_lines(plan['stat'])}\n{_effect(plan)}")
             if not console.confirm("Apply it?"):
                 raise Refused("not applied", hint=f"'sictl diff {run_id}' shows it again")

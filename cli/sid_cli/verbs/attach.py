@@ -66,6 +66,7 @@ def command(
     output: str | None,
 ) -> None:
     """Follow a run's log; without any run, the daemon's. Ctrl-C detaches: the run goes on."""
+    session.streams = True
     mark = CursorFile(Path(cursor_file)) if cursor_file is not None else None
     kept = mark.read() if mark is not None else None
     moment = parse_since(since, datetime.now(UTC)) if since is not None and kept is None else kept

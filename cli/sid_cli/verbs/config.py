@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from sid_cli.completing import complete_config
-from sid_cli.options import topic_option, verb
+from sid_cli.options import FreeWords, topic_option, verb
 from sid_cli.session import Session
 from sid_cli.status_text import Look
 from sid_cli.text import clean, table
@@ -24,6 +24,7 @@ _USAGE = {
 @verb(
     "config",
     example="sictl config list\nsictl config set plateau_window 5\nsictl config get deadlines.executor",
+    cls=FreeWords,
 )
 @click.argument("action", type=click.Choice(tuple(_USAGE)))
 @click.argument("words", metavar="[RUN] [KEY] [VALUE]", nargs=-1, shell_complete=complete_config)

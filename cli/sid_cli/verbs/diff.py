@@ -37,12 +37,21 @@ def command(session: Session, run: str | None, topic: str | None) -> None:
         console.note(f"cut short; the whole: git diff {clean(result['base'])} {clean(result['head'])}")
 
 
-def show(diff: str, console: Console) -> None:
-    """Print a diff: coloured and escaped in the user's pager on a terminal, as it is into a pipe."""
+def show(diff: str, console: Console, *, paged: bool = True) -> None:
+    """Print a diff: coloured and escaped in the user's pager on a terminal, as it is into a pipe.
+
+    Args:
+        diff: The diff.
+        console: Where to.
+        paged: Whether the pager may hold a terminal until the user has read it.
+    """
     if not sys.stdout.isatty():
         sys.stdout.flush()
         sys.stdout.buffer.write(diff.encode("utf-8", "surrogateescape"))
         sys.stdout.flush()
+        return
+    if not paged:
+        console.write(painted(diff, console.paint))
         return
     os.environ.setdefault("LESS", "FRX")  # as git does: leave at once if it fits, keep it on the screen
     click.echo_via_pager(painted(diff, console.paint))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from sid_cli.options import topic_option, verb
+from sid_cli.options import FreeWords, topic_option, verb
 from sid_cli.session import Session
 from sid_cli.text import clean
 from sid_protocol.errors import UsageError
@@ -28,7 +28,7 @@ def split(words: tuple[str, ...]) -> tuple[str | None, str]:
     return run, text
 
 
-@verb("idea", example='sictl idea "sieve only odd numbers"')
+@verb("idea", example='sictl idea "sieve only odd numbers"', cls=FreeWords)
 @click.argument("words", metavar="[RUN] TEXT", nargs=-1)
 @topic_option
 def command(session: Session, words: tuple[str, ...], topic: str | None) -> None:

@@ -81,7 +81,8 @@ def _tell(session: Session, result: dict[str, Any]) -> None:
         console.hint(f"{done}; 'sictl attach' follows it, 'sictl stop' ends it")
         return
     if not session.as_json:
-        console.note(f"nothing left to do: {clean(status).replace('_', ' ')}; --rounds N adds rounds")
+        more = "raise the budget" if status == "budget" else "--rounds N adds rounds"
+        console.note(f"nothing left to do: {clean(status).replace('_', ' ')}; {more}")
     session.exit_code = EXIT_CODES.get(status, 0)
 
 
