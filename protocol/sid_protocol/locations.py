@@ -83,7 +83,7 @@ def track_root(repo: str, topic: str | None, root: str | None, is_dir: Callable[
 
     Returns:
         The existing root that the table prefers, else where a new one belongs. A flat
-        `.omc/self-improve/` is one that holds `config/` or `state/` itself, not only topics.
+        `.omc/self-improve/` is one that holds `config/` or `state/` itself, or no topics.
     """
     if root:
         return root
@@ -92,8 +92,9 @@ def track_root(repo: str, topic: str | None, root: str | None, is_dir: Callable[
     for candidate in (own, f"{flat}/topics/{slug}"):
         if is_dir(candidate):
             return candidate
-    if not topic and any(is_dir(f"{flat}/{mark}") for mark in _FLAT_MARKS):
-        return flat
+    if not topic and is_dir(flat):
+        only_topics = is_dir(f"{flat}/topics") and not any(is_dir(f"{flat}/{mark}") for mark in _FLAT_MARKS)
+        return own if only_topics else flat
     return own
 
 

@@ -51,6 +51,8 @@ def _refuse_nuls(values: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 Text = Annotated[str, Field(max_length=TEXT_LIMIT), AfterValidator(_no_nul)]
 Name = Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(_no_nul)]
+Topic = Annotated[str, Field(max_length=4096), AfterValidator(_no_nul)]
+"""An empty one is `default`, as every text is that has no letter or digit."""
 Path = Annotated[Name, AfterValidator(_absolute)]
 RunRef = Annotated[Name, AfterValidator(_run)]
 Value = Annotated[JsonValue, AfterValidator(_refuse_nul)]
@@ -94,7 +96,7 @@ class InitParams(Params):
     rounds: Annotated[int, Field(ge=0)] | None = Field(default=None, description="Sets max_iterations.")
     backend: Name | None = None
     agent_command: Text | None = None
-    topic: Name | None = None
+    topic: Topic | None = None
     root: Path | None = None
     set: Values = Field(default={}, description="Dotted key → value, as `--set KEY=JSON`.")
     trust: bool = Field(default=False, description="The user confirms this path and these settings.")
@@ -121,7 +123,7 @@ class StartParams(Params):
     """Of `run.start`."""
 
     repo: Path
-    topic: Name | None = None
+    topic: Topic | None = None
     root: Path | None = None
     rounds: Annotated[int, Field(ge=1)] | None = Field(
         default=None, description="At most so many more rounds from now; not stored."
@@ -132,7 +134,7 @@ class RunParams(Params):
     """Of every method about one run."""
 
     run: RunRef = Field(description="Run id, at least 4 characters of one, or a repository's absolute path.")
-    topic: Name | None = Field(default=None, description="Which track, where a path has several.")
+    topic: Topic | None = Field(default=None, description="Which track, where a path has several.")
 
 
 class ReplayParams(RunParams):
@@ -226,7 +228,7 @@ class SubscribeParams(Params):
     """Of `log.subscribe`."""
 
     run: RunRef | None = None
-    topic: Name | None = None
+    topic: Topic | None = None
     level: Literal["debug", "info", "warning", "error", "critical"] | None = Field(
         default=None, description="This level and graver ones."
     )

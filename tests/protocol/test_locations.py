@@ -82,6 +82,7 @@ OMC = "/r/.omc/self-improve"
         ("speed", None, {OMC, f"{OMC}/config"}, "/r/.sid/topics/speed"),
         (None, None, {OMC, f"{OMC}/config"}, OMC),
         ("", None, {OMC, f"{OMC}/state"}, OMC),
+        (None, None, {OMC}, OMC),
         (None, None, {OMC, f"{OMC}/topics", f"{OMC}/topics/speed"}, "/r/.sid/topics/default"),
         (None, None, {OMC, f"{OMC}/config", "/r/.sid/topics/default"}, "/r/.sid/topics/default"),
         ("Größer & Schneller", None, set(), "/r/.sid/topics/grosser-schneller"),

@@ -56,6 +56,10 @@ def test_the_promised_methods_are_all_there() -> None:
     assert set(promised.split()) <= set(METHODS)
 
 
+def test_an_empty_topic_is_a_topic() -> None:
+    assert check_params(METHODS["run.init"], {"repo": "/r", "topic": ""}).model_dump()["topic"] == ""
+
+
 def test_a_runs_row_begins_as_promised() -> None:
     promised = (
         "run_id repo topic root status iteration max_iterations current_step best_score baseline interval "
