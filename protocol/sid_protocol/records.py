@@ -8,9 +8,18 @@ contracts page only. The JSON Schema of an agent's answer is made from these cla
 from __future__ import annotations
 
 import functools
+import json
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StringConstraints,
+)
 
 ANSWER_TEXT_LIMIT = 4000
 """Longest text field taken from an agent, in characters: a plan is read by people."""
@@ -28,7 +37,27 @@ Line = Annotated[
     StringConstraints(min_length=1, max_length=ANSWER_TEXT_LIMIT, strip_whitespace=True),
     AfterValidator(_no_nul),
 ]
+
+
+def _as_text(value: object) -> object:
+    if value is None or isinstance(value, str):
+        return value or ""
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return ", ".join(value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+Said = Annotated[Text, BeforeValidator(_as_text)]
+"""Text whose form the contracts leave open: a number, a list or null of an agent is read as text."""
 Verdict = Literal["pass", "fail"]
+
+
+def _as_verdict(value: object) -> object:
+    return ("pass" if value == 1 else "fail") if isinstance(value, int) else value
+
+
+Point = Annotated[Verdict, BeforeValidator(_as_verdict)]
+"""A verdict of a critic; true and the count of one hypothesis are a pass."""
 StepStatus = Literal["pending", "in_progress", "completed", "failed", "skipped"]
 Step = Literal["research", "planning", "critic_review", "execution", "tournament", "recording", "stop_check"]
 RunStatus = Literal[
@@ -96,7 +125,7 @@ class Record(BaseModel):
 class PlanStep(Record):
     """One change of one file."""
 
-    step: int = Field(ge=1)
+    step: int = Field(ge=0)
     file: Line
     change: Line
 
@@ -104,27 +133,27 @@ class PlanStep(Record):
 class ExpectedOutcome(Record):
     """What the planner expects of the change."""
 
-    metric: Text = ""
-    estimated_impact: Text = ""
-    rationale: Text = ""
+    metric: Said = ""
+    estimated_impact: Said = ""
+    rationale: Said = ""
     sub_score_expectations: dict[str, JsonValue] = Field(default_factory=dict)
 
 
 class HistoryReference(Record):
     """Which earlier rounds a plan builds on and which it avoids."""
 
-    builds_on: Text = "none"
-    avoids: Text = "none"
+    builds_on: Said = "none"
+    avoids: Said = "none"
 
 
 class CriticReview(Record):
-    """The critic's review; binds."""
+    """The critic's review; binds. What the rules decide by code, a critic may leave out."""
 
-    h001_hypothesis_count: Verdict
-    h002_family_streak: Verdict
-    h003_intra_round_diversity: Verdict
-    schema_valid: Verdict
-    history_aware: Verdict
+    h001_hypothesis_count: Point = "pass"
+    h002_family_streak: Point = "pass"
+    h003_intra_round_diversity: Point = "pass"
+    schema_valid: Point = "pass"
+    history_aware: Point = "pass"
     verdict: Literal["approved", "rejected"]
     rejection_reason: Text | None = None
 
@@ -144,8 +173,8 @@ class ArchitectReview(Record):
     """The architect's review; advice only."""
 
     verdict: Literal["approve", "reject"]
-    feedback: Text = ""
-    structural_concerns: list[Text] = Field(default_factory=list, max_length=50)
+    feedback: Said = ""
+    structural_concerns: list[Said] = Field(default_factory=list, max_length=50)
     checks: ArchitectChecks | None = None
 
 
@@ -263,11 +292,11 @@ class Idea(Record):
     """One idea of a brief."""
 
     title: Line
-    source: Text = ""
-    evidence: Text = ""
+    source: Said = ""
+    evidence: Said = ""
     approach_family: Line
     confidence: Literal["high", "medium", "low"]
-    estimated_impact: Text = ""
+    estimated_impact: Said = ""
 
 
 class BriefAnswer(Record):

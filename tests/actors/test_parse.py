@@ -125,6 +125,36 @@ def test_reviews_are_read() -> None:
         parse.parse_advice('{"verdict": "maybe"}')
 
 
+def test_a_critic_need_not_say_what_the_rules_decide() -> None:
+    short = parse.parse_judgement('{"verdict": "rejected", "rejection_reason": "vague"}')
+    assert (short.verdict, short.h001_hypothesis_count, short.history_aware) == ("rejected", "pass", "pass")
+
+    counted = parse.parse_judgement(
+        json.dumps(REVIEW | {"h001_hypothesis_count": 2, "history_aware": True, "schema_valid": False})
+    )
+    points = (counted.h001_hypothesis_count, counted.history_aware, counted.schema_valid)
+    assert points == ("fail", "pass", "fail")
+
+
+def test_text_whose_form_is_open_may_be_a_number_or_a_list() -> None:
+    plan = parse.parse_plan(
+        json.dumps(
+            PLAN
+            | {
+                "expected_outcome": {"metric": "primary", "estimated_impact": 0.05, "rationale": None},
+                "history_reference": {"builds_on": ["round_1", "round_2"], "avoids": []},
+                "steps": [{"step": 0, "file": "app.py", "change": "cache f"}],
+            }
+        )
+    )
+    assert (plan.expected_outcome.estimated_impact, plan.expected_outcome.rationale) == ("0.05", "")
+    assert (plan.history_reference.builds_on, plan.history_reference.avoids) == ("round_1, round_2", "")
+
+    ideas = [IDEA | {"estimated_impact": 3}, IDEA | {"source": ["a.py"], "approach_family": "data"}, IDEA]
+    brief = parse.parse_brief(json.dumps({"repo_analysis_summary": "small", "ideas": ideas}))
+    assert (brief.ideas[0].estimated_impact, brief.ideas[1].source) == ("3", "a.py")
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
     lambda inner: (
