@@ -3,7 +3,7 @@
 Part of the round machine; pure. Plans flow one by one: as soon as a plan is drafted it goes to the
 architect, then to the critic, and an approved one is executed at once, while others are still drafted.
 Nobody waits for another's review, but for a plan of the same family that came to the critic before: of such
-the later falls, if the earlier is approved.
+the later falls, if the earlier is approved. A reviewer that failed twice gets no more plans in this round.
 """
 
 from __future__ import annotations
@@ -134,7 +134,11 @@ def on_plan(turn: Turn, planner: str, event: PlanDrafted) -> None:
 def review_next(turn: Turn) -> None:
     """Give the architect each plan that was drafted, and the critic each that may come before it."""
     for slot in _waiting(turn, "drafted"):
-        if slot.plan is not None and slot.planner not in turn.round.advising:
+        if slot.plan is None or slot.planner in turn.round.advising:
+            continue
+        if why := _skipped(turn, "architect"):
+            _keep_advice(turn, slot.planner, review.absent_advice(why))
+        else:
             _advise(turn, slot.planner, slot.plan, 1)
     for slot in _waiting(turn, "advised"):
         if slot.plan is None or slot.planner in turn.round.judging:
@@ -142,7 +146,11 @@ def review_next(turn: Turn) -> None:
         by_rules = review.apply_rules(slot.plan, rule_context(turn))
         if by_rules.verdict == "rejected":
             _conclude(turn, slot.planner, by_rules)
-        elif slot.plan.approach_family not in _families_at_critic(turn):
+        elif slot.plan.approach_family in _families_at_critic(turn):
+            continue
+        elif _skipped(turn, "critic"):
+            _conclude(turn, slot.planner, by_rules)
+        else:
             _judge(turn, slot.planner, 1)
 
 
@@ -153,6 +161,14 @@ def _waiting(turn: Turn, status: SlotStatus) -> list[Slot]:
 def _families_at_critic(turn: Turn) -> set[str]:
     judged = (turn.round.slots[planner].plan for planner in turn.round.judging)
     return {plan.approach_family for plan in judged if plan is not None}
+
+
+def _skipped(turn: Turn, reviewer: str) -> str:
+    """Say why a reviewer gets no more plans in this round; empty while it does: it has given up none."""
+    now = turn.round
+    why = [f.why for f in now.failures if f.agent_id == reviewer and (f.final or f.attempt >= ATTEMPTS)]
+    why += [f"force-killed: {kill.reason}" for kill in now.kills if kill.agent_id == reviewer]
+    return why[-1] if why else ""
 
 
 def rule_context(turn: Turn) -> review.RuleContext:
@@ -193,19 +209,23 @@ def on_advice(turn: Turn, planner: str, event: PlanAdvised) -> None:
 def on_advice_failed(turn: Turn, planner: str, attempt: int, why: str) -> None:
     """Ask the architect once more, then go on without advice."""
     plan = turn.round.slots[planner].plan
-    if attempt < ATTEMPTS and plan is not None:
+    if attempt < ATTEMPTS and plan is not None and not _skipped(turn, "architect"):
         _advise(turn, planner, plan, attempt + 1)
     else:
         _advised(turn, planner, review.absent_advice(why))
 
 
 def _advised(turn: Turn, planner: str, advice: ArchitectReview) -> None:
+    _keep_advice(turn, planner, advice)
+    turn.set_round(advising=turn.round.advising - {planner})
+    review_next(turn)
+
+
+def _keep_advice(turn: Turn, planner: str, advice: ArchitectReview) -> None:
     plan = turn.round.slots[planner].plan
     if plan is not None:
         plan = plan.model_copy(update={"architect_review": advice})
     turn.set_slot(planner, status="advised", advice=advice, plan=plan)
-    turn.set_round(advising=turn.round.advising - {planner})
-    review_next(turn)
 
 
 def _judge(turn: Turn, planner: str, attempt: int) -> None:
@@ -238,7 +258,7 @@ def on_judgement(turn: Turn, planner: str, event: PlanJudged | None) -> None:
 
 def on_judgement_failed(turn: Turn, planner: str, attempt: int) -> None:
     """Ask the critic once more, then let the rules alone decide."""
-    if attempt < ATTEMPTS:
+    if attempt < ATTEMPTS and not _skipped(turn, "critic"):
         _judge(turn, planner, attempt + 1)
     else:
         on_judgement(turn, planner, None)
