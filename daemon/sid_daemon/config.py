@@ -20,8 +20,9 @@ from sid_protocol.errors import SettingsInvalid, StoreError
 from sid_protocol.settings import (
     Settings,
     check_family_count,
+    parse_file,
     parse_json_object,
-    parse_settings,
+    refuse_unknown,
     with_value,
 )
 
@@ -87,7 +88,7 @@ def read_config(root: Path) -> Config:
     raw = read_raw(root)
     if raw is None:
         raise SettingsInvalid("settings.json", "is missing", hint="'sictl init' makes it again")
-    settings = parse_settings(raw)
+    settings = parse_file(raw)
     harness = _read(root / "config" / "harness.md") or ""
     families = tuple(name for name, _ in read_families(harness))
     check_family_count(settings, families)
@@ -130,8 +131,9 @@ def change_setting(
     with _WRITING:
         before = read_raw(root) or {}
         after = with_value(before, key, value)
-        settings = parse_settings(after)
-        if settings.number_of_agents != parse_settings(before).number_of_agents:
+        refuse_unknown(key)
+        settings = parse_file(after)
+        if settings.number_of_agents != parse_file(before).number_of_agents:
             harness = _read(root / "config" / "harness.md") or ""
             check_family_count(settings, tuple(name for name, _ in read_families(harness)))
         write_raw(root, after)

@@ -50,7 +50,7 @@ from sid_protocol.records import (
     ResearchBrief,
 )
 from sid_protocol.rpc import PROTOCOL
-from sid_protocol.settings import TRUSTED_KEYS, parse_settings
+from sid_protocol.settings import TRUSTED_KEYS, parse_file
 from sid_protocol.status import (
     ApplyResult,
     CalibrateResult,
@@ -296,15 +296,15 @@ class Methods:
         root = Path(run.root)
         if not params.sets or params.key is None:
             raw = await trio.to_thread.run_sync(config.read_raw, root) or {}
-            return ConfigResult(settings=setting_rows(parse_settings(raw), raw, params.key))
+            return ConfigResult(settings=setting_rows(parse_file(raw), raw, params.key))
         if self._host.live(run.run_id) is not None and params.key.split(".")[0] in TRUSTED_KEYS:
             raise Refused(
                 f"{params.key} is covered by trust and the run is active",
                 hint=f"stop it, then: sictl init {run.repo} --set {params.key}=… --trust",
             )
         raw, changed = await trio.to_thread.run_sync(config.change_setting, root, params.key, params.value)
-        settings = parse_settings(changed)
-        old, new = setting(parse_settings(raw), params.key), setting(settings, params.key)
+        settings = parse_file(changed)
+        old, new = setting(parse_file(raw), params.key), setting(settings, params.key)
         conductor = await self._host.take_in(
             run, ConfigChanged(field=params.key, old_value=old, new_value=new)
         )

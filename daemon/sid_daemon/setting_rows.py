@@ -8,18 +8,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sid_protocol.errors import SettingsInvalid
-from sid_protocol.settings import Settings, parse_settings, with_value
+from sid_protocol.settings import Settings, refuse_unknown
 
 
 def _flat(prefix: str, value: Any, schema: Any) -> list[tuple[str, Any]]:
-    """Return the leaves of nested settings as dotted keys; free-form dictionaries stay whole."""
+    """Return each group whole and then its leaves as dotted keys; free-form dictionaries stay whole."""
     found = []
     for name, field in type(schema).model_fields.items():
         inner = getattr(schema, name)
         key = f"{prefix}{name}"
         if hasattr(type(inner), "model_fields") and field.annotation is type(inner):
-            found.extend(_flat(f"{key}.", value[name], inner))
+            leaves = _flat(f"{key}.", value[name], inner)
+            whole = {leaf.removeprefix(f"{key}."): one for leaf, one in leaves}
+            found.extend([(key, whole), *leaves])
         else:
             found.append((key, _plain(value[name])))
     return found
@@ -31,7 +32,7 @@ def _plain(value: Any) -> Any:
 
 
 def setting_rows(settings: Settings, raw: Mapping[str, Any], key: str | None) -> list[dict[str, Any]]:
-    """Return one row a setting, or those of a dotted key and below it."""
+    """Return one row a setting, each group before its members; of a dotted key, itself and what is below it."""
     values = _flat("", settings.model_dump(mode="json"), settings)
     defaults = dict(_flat("", Settings().model_dump(mode="json"), Settings()))
     shown = [
@@ -67,16 +68,7 @@ def setting(settings: Settings, key: str) -> Any:
     value: Any = settings.model_dump(mode="json")
     for part in key.split("."):
         if not isinstance(value, dict) or part not in value:
-            _refuse_unknown(key)
+            refuse_unknown(key)
             return None
         value = value[part]
     return _plain(value)
-
-
-def _refuse_unknown(key: str) -> None:
-    """Raise for a key that no settings can have; one of a free-form object may just not be there yet."""
-    try:
-        parse_settings(with_value({}, key, None))
-    except SettingsInvalid as error:
-        if error.why == "unknown key":
-            raise

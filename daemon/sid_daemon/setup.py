@@ -25,7 +25,8 @@ from sid_protocol.settings import (
     TRUSTED_KEYS,
     Settings,
     check_family_count,
-    parse_settings,
+    parse_file,
+    refuse_unknown,
 )
 
 
@@ -106,7 +107,9 @@ def draft_of(root: Path, params: InitParams, default_branch: str) -> Draft:
     """Draft a track from what is there and the flags; blocks for some small files."""
     present = config.read_raw(root)
     raw = gate.merged_settings(present, params, default_branch, has_key=has_key())
-    settings = parse_settings(raw)
+    for key in params.set:
+        refuse_unknown(key)
+    settings = parse_file(raw)
     goal_text = config.read_text(root, "goal.md") or ""
     known = read_objective(goal_text)
     objective = (params.objective or "").strip() or known

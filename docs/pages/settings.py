@@ -32,7 +32,8 @@ SETTINGS_HEAD = f"""\
 `config/settings.json` in a track's root. `sictl config list` shows each value with its source, `sictl config set KEY VALUE`
 checks and changes one (dotted keys reach into a group, an object is merged into the present one), `sictl init --set
 KEY=JSON` sets one at set-up. A change in a live run takes effect at the next round and is on record. An unknown key, a
-wrong type and a value out of range are refused in one line.
+wrong type and a value out of range are refused in one line; a key of another tool that stands in the file already is kept
+and not read.
 
 Units are seconds, megabytes and dollars unless the name says otherwise; `null` is no limit. A threshold that is a number is in
 absolute score units, a string such as `"1%"` is relative; `init` writes `"1%"` for `plateau_threshold` and `"5%"` for

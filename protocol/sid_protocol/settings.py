@@ -322,6 +322,25 @@ def parse_json_object(text: str, what: str) -> dict[str, JsonValue]:
     return value
 
 
+TYPING_ERROR = 0.8
+"""How alike an unknown key is to a known one, as `difflib` counts, to be that one mistyped: one letter in five."""
+
+
+def parse_file(values: dict[str, JsonValue]) -> Settings:
+    """Check the settings file, whose keys of other tools are kept and not read (contracts, first paragraph).
+
+    Raises:
+        SettingsInvalid: as `parse_settings`; an unknown key only where a known one is likely to be meant.
+    """
+    known = Settings.model_fields
+    ours = {
+        key: value
+        for key, value in values.items()
+        if key in known or difflib.get_close_matches(key, known, n=1, cutoff=TYPING_ERROR)
+    }
+    return parse_settings(ours)
+
+
 def parse_settings(values: dict[str, JsonValue]) -> Settings:
     """Check a JSON object of settings.
 
@@ -345,6 +364,19 @@ def with_value(values: dict[str, JsonValue], key: str, value: JsonValue) -> dict
     if isinstance(value, dict) and inner:
         return {**values, head: {**inner, **value}}
     return {**values, head: value}
+
+
+def refuse_unknown(key: str) -> None:
+    """Refuse a dotted key that no settings can have; one of a free-form object may just not be there yet.
+
+    Raises:
+        SettingsInvalid: there is no such key; with the nearest that there is.
+    """
+    try:
+        parse_settings(with_value({}, key, None))
+    except SettingsInvalid as error:
+        if error.why == "unknown key":
+            raise
 
 
 def check_family_count(settings: Settings, custom_families: tuple[str, ...]) -> None:

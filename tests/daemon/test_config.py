@@ -6,9 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from pydantic import JsonValue
 
 from sid_daemon import config
+from sid_daemon.setting_rows import setting_rows
 from sid_protocol.errors import SettingsInvalid
+from sid_protocol.settings import Settings, parse_file
 
 
 @pytest.fixture
@@ -77,3 +80,32 @@ def test_families_of_the_harness_allow_more_agents(root: Path) -> None:
     config.change_setting(root, "number_of_agents", 9)
 
     assert config.read_config(root).settings.number_of_agents == 9
+
+
+def test_a_key_of_another_tool_is_kept_and_a_mistyped_one_refused(root: Path) -> None:
+    raw: dict[str, JsonValue] = {"max_iterations": 3, "dashboard": {"port": 1}}
+    config.write_raw(root, raw)
+    config.change_setting(root, "plateau_window", 5)
+
+    assert config.read_config(root).settings.plateau_window == 5
+    assert config.read_raw(root) == {**raw, "plateau_window": 5}
+    with pytest.raises(SettingsInvalid):
+        config.change_setting(root, "dashboard", 2)
+
+    config.write_raw(root, {"plateau_windw": 3})
+    with pytest.raises(SettingsInvalid) as caught:
+        config.read_config(root)
+    assert caught.value.hint == "did you mean plateau_window?"
+
+
+def test_a_group_has_a_row_before_its_members() -> None:
+    raw: dict[str, JsonValue] = {"deadlines": {"executor": 10}}
+    rows = {row["key"]: row for row in setting_rows(parse_file(raw), raw, None)}
+
+    promised = [key for key in rows if "." not in key]
+    assert promised == list(Settings.model_fields)
+    group = rows["deadlines"]
+    assert (group["value"]["executor"], group["default"]["executor"]) == (10, 1800)
+    assert (group["source"], rows["deadlines.planner"]["source"]) == ("settings.json", "default")
+    asked = setting_rows(parse_file(raw), raw, "deadlines")
+    assert [row["key"] for row in asked][:2] == ["deadlines", "deadlines.researcher"]

@@ -89,6 +89,8 @@ def _table(found: list[dict[str, Any]], look: Look) -> str:
             clean(row["source"]),
         )
         for row in found
+        # A group is told by its members, each of which has a source of its own.
+        if not any(other["key"].startswith(f"{row['key']}.") for other in found)
     ]
     return table(("KEY", "VALUE", "DEFAULT", "SOURCE"), body, width=look.width, flexible=1)
 
