@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from sid_daemon.core.review import POINTS, RuleContext, absent_advice, apply_rules, bind, hypothesis_count
+from sid_protocol.events import AgentFailed
 from sid_protocol.records import CriticReview, ExpectedOutcome, Plan, PlanStep
 from sid_protocol.settings import Scope
-from tests.core.play import plan, review
+from tests.core.play import plan, played, review, scripted
+from tests.core.test_run import history, second_wins, settings
 
 ONE = [
     "Cache the table of primes; lookups fall from O(n) to O(1), since the same ones are asked for again.",
@@ -169,3 +171,21 @@ def test_an_approval_keeps_no_reason() -> None:
 
 def test_absent_advice_says_that_there_is_none() -> None:
     assert absent_advice("timed out").feedback == "no review: timed out"
+
+
+@pytest.mark.parametrize("reviewer", ["advise", "judge"])
+def test_a_reviewer_that_gave_up_is_skipped_for_the_round(reviewer: str) -> None:
+    gave_up = AgentFailed(why="exit status 1", final=True)
+    answer = scripted(
+        {f"r1.{reviewer}.planner_a": [gave_up], "r1.plan.planner_c": [AgentFailed(why="no JSON")]}
+    )
+    play = played(settings(number_of_agents=3, max_iterations=2), answer=answer, score=second_wins)
+
+    asked = [c.id for c in play.dispatched if f".{reviewer}." in c.id]
+    # The third plan comes later, when that is known; the next round is a new try.
+    assert [one for one in asked if one.startswith("r1.")] == [
+        f"r1.{reviewer}.planner_a.1",
+        f"r1.{reviewer}.planner_b.1",
+    ]
+    assert len([one for one in asked if one.startswith("r2.")]) == 3
+    assert len(history(play)["losers"]) == 2  # all three plans were carried out

@@ -122,22 +122,6 @@ def test_an_agent_that_can_only_fail_again_is_not_asked_twice(asked: str) -> Non
     assert [c.id for c in play.dispatched if asked in c.id] == [f"r1.{asked}1"]
 
 
-@pytest.mark.parametrize("reviewer", ["advise", "judge"])
-def test_a_reviewer_that_gave_up_is_skipped_for_the_round(reviewer: str) -> None:
-    gave_up = AgentFailed(why="exit status 1", final=True)
-    answer = scripted({f"r1.{reviewer}.planner_a": [gave_up], "r1.plan.planner_c": [FAILED]})
-    play = played(settings(number_of_agents=3, max_iterations=2), answer=answer, score=second_wins)
-
-    asked = [c.id for c in play.dispatched if f".{reviewer}." in c.id]
-    # The third plan comes later, when that is known; the next round is a new try.
-    assert [one for one in asked if one.startswith("r1.")] == [
-        f"r1.{reviewer}.planner_a.1",
-        f"r1.{reviewer}.planner_b.1",
-    ]
-    assert len([one for one in asked if one.startswith("r2.")]) == 3
-    assert len(history(play)["losers"]) == 2  # all three plans were carried out
-
-
 @pytest.mark.parametrize("ends", [FAILED, ActorCrashed(actor="researcher", error="KeyError")])
 def test_without_a_brief_planners_work_from_history(ends: AnyEvent) -> None:
     play = played(settings(), answer=scripted({"research": [ends, ends]}), score=second_wins)
