@@ -169,7 +169,7 @@ _SCHEMA, _PLAN = "schema.json", "plan.json"
 def _write_files(turn: Turn, folder: str) -> None:
     """Write what the agent is told the paths of."""
     if turn.schema is not None:
-        Path(folder, _SCHEMA).write_text(json.dumps(turn.schema, indent=1), encoding="utf-8")
+        Path(folder, _SCHEMA).write_text(json.dumps(turn.schema), encoding="utf-8")
     if turn.plan is not None and turn.role == "executor":
         Path(folder, _PLAN).write_text(turn.plan.model_dump_json(indent=1), encoding="utf-8")
 

@@ -17,7 +17,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import trio
 
@@ -134,24 +134,24 @@ def _binds(sandbox: Sandbox) -> Iterator[tuple[str, str, str]]:
     Between a writable folder and a read-only path in it, each folder is bound onto itself: a mount point cannot
     be renamed, and with it neither can the way to what is read-only.
     """
-    done: dict[PurePosixPath, Mount] = {}
+    done: dict[str, Mount] = {}
     for path, mount in sorted(_mounts(sandbox).items()):
-        above = next((done[p] for p in path.parents if p in done), None)
+        above = next((done[folder] for folder in _folders_above(path) if folder in done), None)
         source = mount.source or _source_below(above, path)
-        done[path] = Mount(str(path), mount.writable, source)
+        done[path] = Mount(path, mount.writable, source)
         if mount.writable:
-            yield "--bind", source, str(path)
+            yield "--bind", source, path
             continue
         if above and not above.writable and not mount.source:
             continue  # read-only already, as part of it
         must_exist = "" if mount.path in sandbox.sealed else "-try"
         if above and above.writable:
-            for folder in _folders_between(PurePosixPath(above.path), path):
-                yield f"--bind{must_exist}", _source_below(above, folder), str(folder)
-        yield f"--ro-bind{must_exist}", source, str(path)
+            for folder in reversed([one for one in _folders_above(path) if _is_below(one, above.path)]):
+                yield f"--bind{must_exist}", _source_below(above, folder), folder
+        yield f"--ro-bind{must_exist}", source, path
 
 
-def _mounts(sandbox: Sandbox) -> dict[PurePosixPath, Mount]:
+def _mounts(sandbox: Sandbox) -> dict[str, Mount]:
     """Return what is asked for, by path; of a path named twice the later kind counts, so a seal always does."""
     asked = [
         *(Mount(path) for path in sandbox.readable),
@@ -159,19 +159,24 @@ def _mounts(sandbox: Sandbox) -> dict[PurePosixPath, Mount]:
         *(Mount(path, writable=True) for path in sandbox.writable),
         *(Mount(path) for path in sandbox.sealed),
     ]
-    return {PurePosixPath(os.path.normpath(mount.path)): mount for mount in asked}
+    return {os.path.normpath(mount.path): mount for mount in asked}
 
 
-def _source_below(above: Mount | None, path: PurePosixPath) -> str:
+def _source_below(above: Mount | None, path: str) -> str:
     """Return the host's path of what is below a mount, or of what stands alone."""
     if above is None or above.source is None:
-        return str(path)
-    return str(PurePosixPath(above.source) / path.relative_to(above.path))
+        return path
+    return f"{above.source.rstrip('/')}/{os.path.relpath(path, above.path)}"
 
 
-def _folders_between(top: PurePosixPath, path: PurePosixPath) -> list[PurePosixPath]:
-    """Return the folders strictly between the two, from the top."""
-    return [folder for folder in reversed(path.parents) if folder != top and folder.is_relative_to(top)]
+def _folders_above(path: str) -> Iterator[str]:
+    """Yield the folders that a path lies in, the deepest first."""
+    while path != (path := os.path.dirname(path)):  # noqa: PTH120 -- made for every job: paths as objects cost ten times that
+        yield path
+
+
+def _is_below(path: str, folder: str) -> bool:
+    return path != folder and path.startswith(folder.rstrip("/") + "/")
 
 
 async def probe_bwrap() -> str | None:
