@@ -161,10 +161,11 @@ class Checkouts:
         kept = {worktree_name(self._topic, iteration, executor) for executor in keep}
         for name in sorted(self._known - kept):
             await self._remove(name)
+        ours = frozenset(self._known)
         # What a later round can meet again is this round's at the earliest.
         self._known = {name for name in self._known if _round_of(name) >= iteration}
         async with metadata_lock(self._info.common_dir):
-            await trio.to_thread.run_sync(self._forget_folderless)
+            await trio.to_thread.run_sync(self._forget_folderless, ours)
         for left in await trio.to_thread.run_sync(self._old_trash):
             self._discard(left)
         return await trio.to_thread.run_sync(self._strangers)
@@ -320,8 +321,8 @@ class Checkouts:
         if admin_dir:
             disk.remove(admin_dir)
 
-    def _forget_folderless(self) -> None:
-        for admin_dir in list(registration.folderless(self._info.common_dir, self._mark)):
+    def _forget_folderless(self, names: Collection[str]) -> None:
+        for admin_dir in list(registration.folderless(self._info.common_dir, self._mark, names)):
             disk.remove(admin_dir)
 
     def _discard(self, path: str) -> None:

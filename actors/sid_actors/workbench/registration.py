@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 
@@ -66,13 +66,29 @@ def is_of(admin_dir: str, path: str, mark: str) -> bool:
     return _is_marked(Path(admin_dir), mark) and _folder_of(Path(admin_dir)) == path
 
 
-def folderless(common_dir: str, mark: str) -> Iterator[str]:
-    """Yield our registrations without a folder: what is left where a daemon was killed in between."""
+def folderless(common_dir: str, mark: str, names: Collection[str]) -> Iterator[str]:
+    """Yield our registrations without a folder: what is left where a daemon was killed in between.
+
+    Args:
+        common_dir: The repository's git directory.
+        mark: The lock's reason.
+        names: What our worktrees may be called; by that one is known that was killed before its mark was there.
+    """
     for admin in Path(common_dir, "worktrees").glob("*/"):
         if _is_marked(admin, mark):
             folder = _folder_of(admin)
             if folder is None or not os.path.lexists(folder):
                 yield str(admin)
+        elif _is_begun(admin, mark) and any(admin.name.startswith(name) for name in names):
+            yield str(admin)
+
+
+def _is_begun(admin: Path, mark: str) -> bool:
+    """Say whether nothing is in there yet but, at most, the beginning of our mark."""
+    if any(entry.name != "locked" for entry in admin.iterdir()):
+        return False
+    lock = admin / "locked"
+    return not lock.exists() or f"{mark}\n".startswith(lock.read_text(errors="replace"))
 
 
 def _is_marked(admin: Path, mark: str) -> bool:

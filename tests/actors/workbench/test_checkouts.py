@@ -117,6 +117,24 @@ async def test_a_dead_daemons_worktrees_are_removed_by_the_records_alone(
     ]
 
 
+@pytest.mark.parametrize("lock", [None, "", "sid: ", "whole"])
+async def test_what_a_daemon_left_that_was_killed_while_it_told_git_is_forgotten(
+    repo: MakeRepo, open_bay: OpenBay, lock: str | None
+) -> None:
+    made = repo(FILES)
+    admin = made.path / ".git/worktrees"
+    mark = f"sid: {made.path}/.sid/topics/default\n"
+    async with open_bay(made) as bay:
+        for name in ("round_1_executor_1", "of the users"):
+            (admin / name).mkdir(parents=True)
+            if lock is not None:
+                (admin / name / "locked").write_text(mark if lock == "whole" else lock)
+        assert (await bay.open(1)).exists()
+        await bay.workbench.checkouts.clean((), 1, ["round_1_executor_1"])
+        left = {path.name for path in admin.iterdir()}
+    assert left == (set() if lock == "whole" else {"of the users"})
+
+
 async def test_many_at_once(repo: MakeRepo, open_bay: OpenBay) -> None:
     made = repo(FILES)
 
