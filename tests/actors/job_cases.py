@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
+from sid_actors import containment, procfs
 from sid_actors.job import Mount
 from sid_actors.process import JobSpec
 from sid_actors.workbench import sandbox as sandbox_module
@@ -73,4 +75,19 @@ def alive_in(folder: Path) -> list[psutil.Process]:
                 found.append(process)
         except psutil.Error:
             continue  # ended meanwhile, or another user's
+    return found
+
+
+def strays(folder: Path, prefix: str) -> dict[int, str]:
+    """Every process of a job, by its mark, by where it works, and by what its file system shows."""
+    found = {one.pid: one.name() for one in alive_in(folder)}
+    for pid in procfs.process_ids() - {os.getpid()}:
+        with contextlib.suppress(OSError):
+            mounts = Path(f"/proc/{pid}/mountinfo").read_text()
+            stat = procfs.read_stat(pid)
+            alive = stat is not None and stat.state not in procfs.ENDED
+            if alive and (
+                containment._is_named(pid, prefix) or f"/{folder.parent.name}/{folder.name}" in mounts
+            ):
+                found[pid] = Path(f"/proc/{pid}/comm").read_text().strip()
     return found

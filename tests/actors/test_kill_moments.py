@@ -19,9 +19,9 @@ import psutil
 import pytest
 import trio
 
-from sid_actors import containment, process, procfs
+from sid_actors import containment, process
 from sid_actors.process import run_job
-from tests.actors.job_cases import alive_in, make_spec, need_sandbox
+from tests.actors.job_cases import make_spec, need_sandbox, strays
 from tests.conftest import Spawn
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.usefixtures("real_process")]
@@ -58,21 +58,6 @@ def machine(request: pytest.FixtureRequest, real_process: Spawn) -> Iterator[str
     yield request.param
     for one in load:
         one.kill()
-
-
-def strays(folder: Path, prefix: str) -> dict[int, str]:
-    """Every process of a job, by its mark, by where it works, and by what its file system shows."""
-    found = {one.pid: one.name() for one in alive_in(folder)}
-    for pid in procfs.process_ids() - {os.getpid()}:
-        with contextlib.suppress(OSError):
-            mounts = Path(f"/proc/{pid}/mountinfo").read_text()
-            stat = procfs.read_stat(pid)
-            alive = stat is not None and stat.state not in procfs.ENDED
-            if alive and (
-                containment._is_named(pid, prefix) or f"/{folder.parent.name}/{folder.name}" in mounts
-            ):
-                found[pid] = Path(f"/proc/{pid}/comm").read_text().strip()
-    return found
 
 
 def test_a_daemon_killed_while_it_makes_a_sandbox_leaves_no_job(
