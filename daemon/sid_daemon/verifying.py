@@ -1,13 +1,19 @@
 """Reads what `core.verify` compares: the journal, the files in the root, and git. Changes nothing.
 
-Called by the method `run.verify`. All of it is read in one worker thread that no commit of the run can overtake;
-what the git-master does meanwhile is still in the book of outstanding commands, and so is expected.
+Called by the method `run.verify`, in a worker thread. What must be of one moment is read while no commit of the run can come
+between, and takes a moment: git, the state, the lists; what the git-master does meanwhile is still in the book of outstanding
+commands, and so is expected. The rest, which takes long after thousands of rounds, is read beside the run from the database as it
+was then, a round at a time; a file that differs from it is looked at again, for it may have been written since.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
+
+import trio
 
 from sid_actors.git_facts import GitFacts, read_facts
 from sid_actors.repository import discover
@@ -15,11 +21,21 @@ from sid_daemon.core import verify
 from sid_daemon.core.run import step
 from sid_daemon.core.state import RunState
 from sid_daemon.runstore import ALWAYS_THERE, RunStore, documents_as, dump_state, fold
-from sid_daemon.store.documents import LISTS, RAW_DATA, RESULTS, render_list
+from sid_daemon.store.documents import LISTS, RAW_DATA, RESULTS, render_pieces
 from sid_daemon.store.journal import Journal
 from sid_protocol.errors import StoreError
 from sid_protocol.events import RoundClosed, RunCreated, parse_event
 from sid_protocol.records import BenchmarkResult, IterationHistory, MergeReport, RawEntry
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """What was read at one moment, and the database as it was then."""
+
+    journal: Journal
+    state: RunState
+    git: GitFacts
+    lists: dict[str, bool | None]
 
 
 async def disagreements(state: RunState, store: RunStore) -> list[str]:
@@ -30,41 +46,74 @@ async def disagreements(state: RunState, store: RunStore) -> list[str]:
         StoreError: the database cannot be read.
     """
     info = await discover(state.repo)
-    facts = await store.look_over(lambda journal: _facts(journal, store.root, info.common_dir))
-    return verify.disagreements(facts)
+    moment = await store.look_over(lambda journal: _at_once(journal, store.root, info.common_dir))
+    with closing(moment.journal):
+        different = await trio.to_thread.run_sync(_different, moment.journal, store.root)
+        if different:
+            again = await store.look_over(lambda journal: _look_again(journal, store.root, different))
+        else:
+            again = {}
+        return await trio.to_thread.run_sync(
+            lambda: verify.disagreements(_facts(moment, {**again, **moment.lists}))
+        )
 
 
-def _facts(journal: Journal, root: Path, common_dir: str) -> verify.Facts:
-    numbers: list[int] = []
+def _at_once(journal: Journal, root: Path, common_dir: str) -> _Moment:
+    then = journal.as_it_is()
+    try:
+        state = fold(then)
+        if state is None:
+            raise StoreError(f"{journal.path} holds no event", hint="set it up again: sictl init")
+        created = (parse_event(body) for body in then.each_of_kind("run_created"))
+        start = next(
+            event.baseline_commit
+            for event in created
+            if isinstance(event, RunCreated) and event.goal_slug == state.goal_slug
+        )
+        lists = {file: _is_as(root / file, render_pieces(file, then.entries(file))) for file in LISTS}
+        there = {file: same for file, same in lists.items() if file in ALWAYS_THERE or then.count(file)}
+        return _Moment(then, state, read_facts(common_dir, state.goal_slug, start), there)
+    except BaseException:
+        then.close()
+        raise
+
+
+def _different(journal: Journal, root: Path) -> list[str]:
+    return [
+        path
+        for path, text in journal.each_document()
+        if path not in LISTS and not _is_as(root / path, (text,))
+    ]
+
+
+def _look_again(journal: Journal, root: Path, paths: list[str]) -> dict[str, bool | None]:
+    texts = ((path, journal.document(path)) for path in paths)
+    return {path: _is_as(root / path, (text,)) for path, text in texts if text is not None}
+
+
+def _facts(moment: _Moment, views: dict[str, bool | None]) -> verify.Facts:
+    journal = moment.journal
     closed: dict[int, RoundClosed] = {}
     order: list[int] = []
-    created: list[RunCreated] = []
     refolded: RunState | None = None
-    for seq, body in journal.each_event():
-        numbers.append(seq)
+    for _, body in journal.each_event():
         event = parse_event(body)
         refolded, _ = step(refolded, event)
         if isinstance(event, RoundClosed):
             iteration = int(event.cause.split(".")[0].removeprefix("r"))
             closed[iteration] = event
             order.append(iteration)
-        elif isinstance(event, RunCreated):
-            created.append(event)
-    state = fold(journal)
-    if state is None or refolded is None:
-        raise StoreError(f"{journal.path} holds no event", hint="set it up again: sictl init")
-    start = next(event.baseline_commit for event in created if event.goal_slug == state.goal_slug)
     return verify.Facts(
-        state=state,
-        refolded=dump_state(state) == dump_state(refolded),
+        state=moment.state,
+        refolded=refolded is not None and dump_state(moment.state) == dump_state(refolded),
         damage=tuple(journal.damage()),
-        gaps=verify.missing_numbers(numbers),
+        gaps=verify.missing_numbers(journal.numbers()),
         closed=tuple(order),
-        rounds=tuple(_round(journal, iteration, event) for iteration, event in sorted(closed.items())),
-        views=dict(_views(journal, root)),
-        raw=tuple(RawEntry.model_validate_json(text) for text in journal.entries(RAW_DATA)),
+        rounds=(_round(journal, iteration, event) for iteration, event in sorted(closed.items())),
+        views=views,
+        raw=(RawEntry.model_validate_json(text) for text in journal.entries(RAW_DATA)),
         rows=tuple(_rows(journal)),
-        git=_branches(read_facts(common_dir, state.goal_slug, start)),
+        git=_branches(moment.git),
     )
 
 
@@ -81,18 +130,15 @@ def _round(journal: Journal, iteration: int, event: RoundClosed) -> verify.Round
     )
 
 
-def _views(journal: Journal, root: Path) -> Iterator[tuple[str, bool | None]]:
-    for path, text in journal.each_document():
-        if path not in LISTS:
-            yield path, _is_as(root / path, text)
-    for file in LISTS:
-        if (entries := journal.entries(file)) or file in ALWAYS_THERE:
-            yield file, _is_as(root / file, render_list(file, entries))
-
-
-def _is_as(path: Path, text: str) -> bool | None:
+def _is_as(path: Path, pieces: Iterable[str]) -> bool | None:
+    """Say whether a file holds a text; None where there is no file."""
     try:
-        return path.read_bytes() == text.encode()
+        with path.open("rb") as file:
+            for piece in pieces:
+                data = piece.encode()
+                if file.read(len(data)) != data:
+                    return False
+            return not file.read(1)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError:

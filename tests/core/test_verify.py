@@ -57,6 +57,14 @@ def facts_of(play: Play) -> Facts:
     )
 
 
+def rounds_of(facts: Facts) -> tuple[RoundFacts, ...]:
+    return tuple(facts.rounds)
+
+
+def raw_of(facts: Facts) -> tuple[RawEntry, ...]:
+    return tuple(facts.raw)
+
+
 @pytest.fixture(scope="module")
 def facts() -> Facts:
     return facts_of(finished())
@@ -67,7 +75,7 @@ def git(facts: Facts, **changes: object) -> Facts:
 
 
 def first(facts: Facts, **changes: object) -> Facts:
-    return replace(facts, rounds=(replace(facts.rounds[0], **changes), *facts.rounds[1:]))  # type: ignore[arg-type]  # a test names the fields it changes
+    return replace(facts, rounds=(replace(rounds_of(facts)[0], **changes), *rounds_of(facts)[1:]))  # type: ignore[arg-type]  # a test names the fields it changes
 
 
 def merge(facts: Facts, **changes: object) -> Facts:
@@ -75,13 +83,13 @@ def merge(facts: Facts, **changes: object) -> Facts:
 
 
 def report(facts: Facts, **changes: object) -> Facts:
-    told = facts.rounds[0].report
+    told = rounds_of(facts)[0].report
     assert told
     return first(facts, report=told.model_copy(update=changes))
 
 
 def test_a_finished_run_agrees(facts: Facts) -> None:
-    assert len(facts.rounds) == 3
+    assert len(rounds_of(facts)) == 3
     assert disagreements(facts) == []
 
 
@@ -102,12 +110,12 @@ HARM: dict[str, Callable[[Facts], Facts]] = {
     "round 1: its merge report is missing": lambda f: first(f, report=None),
     "round 1: history and merge report do not": lambda f: report(f, winner=None, status="no_winner"),
     "round 1: the merge report's status is": lambda f: report(f, status="no_winner"),
-    "round 1: history and benchmark results": lambda f: first(f, results=f.rounds[0].results[:1]),
-    "round 1: executor_1 won, but its result": lambda f: first(f, results=f.rounds[0].results[1:]),
+    "round 1: history and benchmark results": lambda f: first(f, results=rounds_of(f)[0].results[:1]),
+    "round 1: executor_1 won, but its result": lambda f: first(f, results=rounds_of(f)[0].results[1:]),
     "round 1: the merge report's tags": lambda f: report(f, archived=[]),
-    "round 3: raw_data.json does not hold": lambda f: replace(f, raw=f.raw[:-1]),
+    "round 3: raw_data.json does not hold": lambda f: replace(f, raw=raw_of(f)[:-1]),
     "round 1: raw_data.json names another": lambda f: replace(
-        f, raw=(f.raw[0].model_copy(update={"is_winner": False}), *f.raw[1:])
+        f, raw=(raw_of(f)[0].model_copy(update={"is_winner": False}), *raw_of(f)[1:])
     ),
     "round 3: results.tsv has 1 rows for 2": lambda f: replace(f, rows=f.rows[:-1]),
     "round 1: results.tsv keeps another": lambda f: replace(f, rows=((1, "discard"), *f.rows[1:])),
@@ -139,7 +147,7 @@ def test_each_disagreement_is_named(facts: Facts, told: str) -> None:
 
 
 def test_history_and_report_tell_one_score(facts: Facts) -> None:
-    told = facts.rounds[0].report
+    told = rounds_of(facts)[0].report
     assert told
     assert told.winner
     other = told.winner.model_copy(update={"score_after": 99.0})

@@ -8,7 +8,8 @@ incumbent and the candidate as parents, a loser is a tag, a view is what the jou
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from sid_daemon.core.state import ACTIVE, RunState
@@ -80,9 +81,9 @@ class Facts:
         damage: What the database says is wrong with itself.
         gaps: Numbers of events that are missing.
         closed: The rounds that the journal closed, in order.
-        rounds: What the database holds of each.
-        views: Path → whether the file in the root is as in the database; None: it is missing.
-        raw: The entries of `raw_data.json`.
+        rounds: What the database holds of each; gone through once, for they may be many.
+        views: Path → whether the file in the root is as in the database; None: it is missing. Those that are may be left out.
+        raw: The entries of `raw_data.json`; gone through once, too.
         rows: `(iteration, status)` of each row of `results.tsv`, the baseline's left out.
         git: What git says.
     """
@@ -92,22 +93,26 @@ class Facts:
     damage: tuple[str, ...]
     gaps: tuple[int, ...]
     closed: tuple[int, ...]
-    rounds: tuple[RoundFacts, ...]
+    rounds: Iterable[RoundFacts]
     views: Mapping[str, bool | None]
-    raw: tuple[RawEntry, ...]
+    raw: Iterable[RawEntry]
     rows: tuple[tuple[int, str], ...]
     git: Branches
 
 
 def disagreements(facts: Facts) -> list[str]:
     """Return what disagrees, one line each; nothing when all agree."""
+    tables, branch = _Tables(facts), _Branch(facts)
     return [
         *_database(facts),
         *_views(facts.views),
         *_rounds(facts),
-        *_tables(facts),
-        *_branch(facts),
-        *_tags(facts),
+        *(
+            line
+            for one in facts.rounds
+            for line in (*_round(one), *tables.of(one), *_tags(one, facts.git.tags), *branch.of(one))
+        ),
+        *branch.rest(),
         *_leftovers(facts),
     ]
 
@@ -140,8 +145,6 @@ def _rounds(facts: Facts) -> Iterator[str]:
     for iteration in sorted(seen):
         if iteration > facts.state.completed:
             yield f"round {iteration}: recorded, but only {facts.state.completed} rounds are counted"
-    for one in facts.rounds:
-        yield from _round(one)
 
 
 def _round(one: RoundFacts) -> Iterator[str]:
@@ -171,18 +174,28 @@ def _round(one: RoundFacts) -> Iterator[str]:
         yield f"{where}: the merge report's tags are not those of the journal"
 
 
-def _tables(facts: Facts) -> Iterator[str]:
-    for one in facts.rounds:
+class _Tables:
+    """What the tables hold of each round."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._raw: dict[int, list[tuple[str, bool]]] = defaultdict(list)
+        for entry in facts.raw:
+            self._raw[entry.iteration].append((entry.plan_id, entry.is_winner))
+        self._rows: dict[int, list[str]] = defaultdict(list)
+        for iteration, status in facts.rows:
+            self._rows[iteration].append(status)
+
+    def of(self, one: RoundFacts) -> Iterator[str]:
+        """Yield where they disagree with a round's history."""
         if one.history is None:
-            continue
+            return
         winner = one.history.winner.plan_id if one.history.winner else None
         expected = sorted([loser.plan_id for loser in one.history.losers] + ([winner] if winner else []))
-        raw = [entry for entry in facts.raw if entry.iteration == one.iteration]
-        if sorted(entry.plan_id for entry in raw) != expected:
+        raw, rows = self._raw.get(one.iteration, []), self._rows.get(one.iteration, [])
+        if sorted(plan for plan, _ in raw) != expected:
             yield f"round {one.iteration}: raw_data.json does not hold each candidate once"
-        if [entry.plan_id for entry in raw if entry.is_winner] != ([winner] if winner else []):
+        if [plan for plan, is_winner in raw if is_winner] != ([winner] if winner else []):
             yield f"round {one.iteration}: raw_data.json names another winner"
-        rows = [status for iteration, status in facts.rows if iteration == one.iteration]
         if len(rows) != len(expected):
             yield f"round {one.iteration}: results.tsv has {len(rows)} rows for {len(expected)} candidates"
         if sum(status.startswith("keep") for status in rows) != (winner is not None):
@@ -193,37 +206,48 @@ def _commit_of(report: MergeReport) -> str:
     return str((report.winner.model_extra or {}).get("commit") or "") if report.winner else ""
 
 
-def _branch(facts: Facts) -> Iterator[str]:
-    state, git = facts.state, facts.git
-    name = ids.improve_branch(state.goal_slug)
-    if git.tip is None:
-        yield f"{name}: the branch is missing; the run left it at {state.head[:12]}"
-        return
-    if git.tip != state.head and not _may_be_ahead(state, git):
-        yield f"{name}: is at {git.tip[:12]}, the run left it at {state.head[:12]}"
-    if not git.reached_start:
-        yield f"{name}: does not lead back to where the run began"
-    merged = [
-        one
-        for one in facts.rounds
+class _Branch:
+    """The improvement branch beside the rounds that say they went there."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._state, self._git = facts.state, facts.git
+        self._name = ids.improve_branch(facts.state.goal_slug)
+        self._places = {commit.id: place for place, commit in enumerate(reversed(facts.git.commits))}
+        self._merged: list[str] = []
+
+    def of(self, one: RoundFacts) -> Iterator[str]:
+        """Yield where a round's merge is not on it as the round says."""
+        report = one.report
         # Rounds of an earlier goal went to a branch of their own.
-        if one.report and one.report.winner and one.report.goal_slug == state.goal_slug
-    ]
-    chain = [commit.id for commit in reversed(git.commits)]
-    places = []
-    for one in merged:
-        commit = _commit_of(one.report) if one.report else ""
-        if commit in chain:
-            places.append(chain.index(commit))
-            yield from _merge(one, git.commits[len(chain) - 1 - places[-1]])
+        if report is None or report.winner is None or report.goal_slug != self._state.goal_slug:
+            return
+        commit = _commit_of(report)
+        self._merged.append(commit)
+        place = self._places.get(commit)
+        if self._git.tip is None:
+            return
+        if place is None:
+            yield f"round {one.iteration}: its merge {commit[:12]} is not on {self._name}"
         else:
-            yield f"round {one.iteration}: its merge {commit[:12]} is not on {name}"
-    if places != sorted(places):
-        yield f"{name}: holds the merges in another order than the rounds"
-    known = {_commit_of(one.report) for one in merged if one.report} | _under_way(state, git)
-    for found in git.commits:
-        if found.message.startswith("Iteration ") and found.id not in known:
-            yield f"{name}: {found.id[:12]} looks like a merge of the run, but no merge report names it"
+            yield from _merge(one, self._git.commits[len(self._places) - 1 - place])
+
+    def rest(self) -> Iterator[str]:
+        """Yield what is wrong with it as a whole, once every round was looked at."""
+        state, git = self._state, self._git
+        if git.tip is None:
+            yield f"{self._name}: the branch is missing; the run left it at {state.head[:12]}"
+            return
+        if git.tip != state.head and not _may_be_ahead(state, git):
+            yield f"{self._name}: is at {git.tip[:12]}, the run left it at {state.head[:12]}"
+        if not git.reached_start:
+            yield f"{self._name}: does not lead back to where the run began"
+        places = [self._places[commit] for commit in self._merged if commit in self._places]
+        if places != sorted(places):
+            yield f"{self._name}: holds the merges in another order than the rounds"
+        known = {*self._merged} | _under_way(state, git)
+        for found in git.commits:
+            if found.message.startswith("Iteration ") and found.id not in known:
+                yield f"{self._name}: {found.id[:12]} looks like a merge of the run, but no merge report names it"
 
 
 def _may_be_ahead(state: RunState, git: Branches) -> bool:
@@ -255,19 +279,18 @@ def _merge(one: RoundFacts, commit: Merge) -> Iterator[str]:
         yield f"round {one.iteration}: the merge's message is {subject!r}, not of this round with {scores}"
 
 
-def _tags(facts: Facts) -> Iterator[str]:
-    for one in facts.rounds:
-        commits = {result.executor_id: result.commit for result in one.results}
-        for executor, tag in one.tags.items():
-            at = facts.git.tags.get(tag)
-            if at is None:
-                yield f"round {one.iteration}: the tag {tag} is missing"
-            elif commits.get(executor) not in (None, at):
-                yield f"round {one.iteration}: the tag {tag} is not at its candidate {str(commits[executor])[:12]}"
-        winner = one.report.winner.executor_id if one.report and one.report.winner else None
-        for executor, commit in commits.items():
-            if commit is not None and executor != winner and executor not in one.tags:
-                yield f"round {one.iteration}: {executor} lost, but its commit is kept under no tag"
+def _tags(one: RoundFacts, tags: Mapping[str, str]) -> Iterator[str]:
+    commits = {result.executor_id: result.commit for result in one.results}
+    for executor, tag in one.tags.items():
+        at = tags.get(tag)
+        if at is None:
+            yield f"round {one.iteration}: the tag {tag} is missing"
+        elif commits.get(executor) not in (None, at):
+            yield f"round {one.iteration}: the tag {tag} is not at its candidate {str(commits[executor])[:12]}"
+    winner = one.report.winner.executor_id if one.report and one.report.winner else None
+    for executor, commit in commits.items():
+        if commit is not None and executor != winner and executor not in one.tags:
+            yield f"round {one.iteration}: {executor} lost, but its commit is kept under no tag"
 
 
 def _leftovers(facts: Facts) -> Iterator[str]:
@@ -287,7 +310,11 @@ def _leftovers(facts: Facts) -> Iterator[str]:
             yield f"the worktree {path} was left behind"
 
 
-def missing_numbers(numbers: Sequence[int]) -> tuple[int, ...]:
-    """Return the first numbers that are missing from 1 to the last; at most ten."""
-    present = set(numbers)
-    return tuple(n for n in range(1, max(numbers, default=0) + 1) if n not in present)[:10]
+def missing_numbers(numbers: Iterable[int]) -> tuple[int, ...]:
+    """Return the first numbers that are missing from 1 to the last, of numbers in order; at most ten."""
+    missing: list[int] = []
+    due = 1
+    for number in numbers:
+        missing += range(due, min(number, due + 10))
+        due = number + 1
+    return tuple(missing[:10])

@@ -114,8 +114,8 @@ class Recorder:
         last = found.entries[-1] if found.entries else None
         if last is None:
             return Recording(self._path, "")
-        after = journal.events_after(last.seq - 1)
-        same = bool(after) and self._answer(parse_event(after[0][1]))[0] == last.answer
+        recorded = next(journal.events_after(last.seq - 1), None)
+        same = recorded is not None and self._answer(parse_event(recorded[1]))[0] == last.answer
         return found if same else Recording(self._path, "")
 
     def _answer(self, event: AnyEvent) -> tuple[str, Any]:

@@ -176,20 +176,51 @@ class Journal:
         row = self._one("SELECT seq, body FROM snapshots WHERE version = ? ORDER BY seq DESC", (version,))
         return (int(str(row[0])), str(row[1])) if row else None
 
-    def events_after(self, seq: int) -> list[tuple[int, str]]:
-        """Return `(seq, JSON)` of all events after one, in order."""
-        return [
-            (int(str(row[0])), str(row[1]))
-            for row in self._all("SELECT seq, body FROM events WHERE seq > ? ORDER BY seq", (seq,))
-        ]
+    def events_after(self, seq: int) -> Iterator[tuple[int, str]]:
+        """Yield `(seq, JSON)` of all events after one, in order, a few at a time, however many there are."""
+        while page := list(
+            self._all("SELECT seq, body FROM events WHERE seq > ? ORDER BY seq LIMIT ?", (seq, _PAGE))
+        ):
+            yield from ((int(str(number)), str(body)) for number, body in page)
+            seq = int(str(page[-1][0]))
 
     def each_event(self) -> Iterator[tuple[int, str]]:
-        """Yield `(seq, JSON)` of every event in order, however many there are."""
+        """Yield `(seq, JSON)` of every event in order; see `events_after`."""
+        return self.events_after(0)
+
+    def each_of_kind(self, kind: str) -> Iterator[str]:
+        """Yield the JSON of a kind's events in order, and look no further than is asked for."""
         try:
-            for seq, body in self._db.execute("SELECT seq, body FROM events ORDER BY seq"):
-                yield int(seq), str(body)
+            for row in self._db.execute("SELECT body FROM events WHERE kind = ? ORDER BY seq", (kind,)):
+                yield str(row[0])
         except sqlite3.Error as error:
             raise fault(self.path, error) from error
+
+    def numbers(self) -> Iterator[int]:
+        """Yield the number of every event in order."""
+        last = 0
+        while page := list(
+            self._all("SELECT seq FROM events WHERE seq > ? ORDER BY seq LIMIT ?", (last, _PAGE))
+        ):
+            yield from (int(str(row[0])) for row in page)
+            last = int(str(page[-1][0]))
+
+    def as_it_is(self) -> Journal:
+        """Return another journal of the same file that stays as this one is now, whatever is added; to be read and closed.
+
+        Raises:
+            StoreError: the file is gone, or cannot be read.
+        """
+        if not self.is_in_place:
+            raise StoreError(f"{self.path} is gone", hint="start the run again: it is put back")
+        made = Journal(self.path)
+        try:
+            made._db.execute("BEGIN")
+            made._db.execute("SELECT max(seq) FROM events").fetchone()  # from here on it is one moment's
+        except sqlite3.Error as error:
+            made.close()
+            raise fault(self.path, error) from error
+        return made
 
     def times(self) -> set[tuple[str, str]]:
         """Return time and kind of every event."""
