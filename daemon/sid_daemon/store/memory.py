@@ -7,8 +7,9 @@ page is written from the newest 100. Researcher and planners read it; nothing de
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from sid_daemon.core import stopping
@@ -91,102 +92,140 @@ def render_memory(entries: Iterable[str]) -> str:
     """Return the page.
 
     Args:
-        entries: In order, as `round_entry` and `end_entry` gave them.
+        entries: In order, as `round_entry` and `end_entry` gave them; one at a time is held.
     """
-    known: list[Entry] = [json.loads(one) for one in entries]
-    past = [one for one in known if "status" in one]
-    ends = [one for one in known if "end" in one]
-    newest = past[::-1]
-    head = [*_head(past), *_families(past), *_files(past), *_failures(past)]
-    lists = {
-        "wins": ("## What won, newest first", [_win(one) for one in newest if one["won"]]),
-        "near": (
-            "## What gained and was not merged: it may stand again",
-            [_loser(one, lost) for one in newest for lost in one["lost"] if lost["gained"]],
-        ),
-        "lost": (
-            "## What lost, newest first: do not repeat it",
-            [_loser(one, lost) for one in newest for lost in one["lost"] if not lost["gained"]],
-        ),
-        "rejected": (
-            "## Plans that were rejected, newest first",
-            [
-                f"- round {one['round']}, {family}: {why}: {plan}"
-                for one in newest
-                for family, why, plan in one["rejected"]
-            ],
-        ),
-        "ends": ("## How it stopped, newest first", [_end(one) for one in ends[::-1]]),
-    }
-    taken = sum(3 + min(len(items), _SHARES[name]) for name, (_, items) in lists.items())  # 3: see _section
-    room = {**_SHARES, "lost": _SHARES["lost"] + MEMORY_LINES - len(head) - taken}
-    for name, (heading, items) in lists.items():
-        head += _section(heading, items, room[name])
-    return "\n".join(head) + "\n"
+    page = _Page()
+    for one in entries:
+        page.add(json.loads(one))
+    return page.text()
 
 
-def _section(heading: str, items: list[str], room: int) -> list[str]:
-    if not items:
-        return []
-    left_out = [f"({len(items) - room} older ones left out)"] if len(items) > room else []
-    return ["", heading, *items[:room], *left_out]
+class _Lines:
+    """The lines of one list, the newest first, as many as the page may have, and how many there were."""
+
+    def __init__(self, heading: str) -> None:
+        self.heading = heading
+        self.count = 0
+        self._newest: deque[str] = deque(maxlen=MEMORY_LINES)
+
+    def add(self, lines: Sequence[str]) -> None:
+        """Add what one entry tells, in its order."""
+        self.count += len(lines)
+        self._newest.extendleft(reversed(lines))
+
+    def section(self, room: int) -> list[str]:
+        """Return at most so many of them under their heading, and how many were left out: three lines more at most."""
+        if not self.count:
+            return []
+        left_out = [f"({self.count - room} older ones left out)"] if self.count > room else []
+        return ["", self.heading, *islice(self._newest, room), *left_out]
 
 
-def _head(past: list[Entry]) -> list[str]:
-    wins = [one for one in past if one["won"]]
-    which = f"The last {len(past)}" if past and past[0]["round"] > 1 else str(len(past))
-    told = f"{which} rounds, {len(wins)} won, {sum(len(one['won']) + len(one['lost']) for one in past)} candidates"
-    since = next((number for number, one in enumerate(past[::-1]) if one["won"]), len(past))
-    lines = ["# What this run has learnt", "", f"{told}; {since} rounds since the last win."]
-    first = next((one["before"] for entry in past for one in (*entry["won"], *entry["lost"])), None)
-    if wins and first is not None:
-        lines.append(
-            f"Best score: {first!r} at first, {wins[-1]['score']!r} after round {wins[-1]['round']}."
+class _Page:
+    """What the page tells of the rounds so far."""
+
+    def __init__(self) -> None:
+        self._lists = {
+            "wins": _Lines("## What won, newest first"),
+            "near": _Lines("## What gained and was not merged: it may stand again"),
+            "lost": _Lines("## What lost, newest first: do not repeat it"),
+            "rejected": _Lines("## Plans that were rejected, newest first"),
+            "ends": _Lines("## How it stopped, newest first"),
+        }
+        self._rounds = self._candidates = self._dry = 0
+        self._first_round = self._last_win = 0
+        self._first: float | None = None
+        self._best: float | None = None
+        self._tried: Counter[str] = Counter()
+        self._scored: Counter[str] = Counter()
+        self._won: Counter[str] = Counter()
+        self._files_tried: Counter[str] = Counter()
+        self._files_won: Counter[str] = Counter()
+        self._failures: Counter[str] = Counter()
+
+    def add(self, entry: Entry) -> None:
+        """Take an entry in."""
+        if "end" in entry:
+            self._lists["ends"].add([_end(entry)])
+        if "status" not in entry:
+            return
+        candidates = [*entry["won"], *entry["lost"]]
+        self._first_round = self._first_round or entry["round"]
+        self._rounds += 1
+        if not self._candidates and candidates:
+            self._first = candidates[0]["before"]
+        self._candidates += len(candidates)
+        self._dry += 1
+        if entry["won"]:
+            self._dry, self._last_win, self._best = 0, entry["round"], entry["score"]
+            self._lists["wins"].add([_win(entry)])
+        self._lists["near"].add([_loser(entry, lost) for lost in entry["lost"] if lost["gained"]])
+        self._lists["lost"].add([_loser(entry, lost) for lost in entry["lost"] if not lost["gained"]])
+        self._lists["rejected"].add(
+            [f"- round {entry['round']}, {family}: {why}: {plan}" for family, why, plan in entry["rejected"]]
         )
-    return lines
+        self._count(entry, candidates)
+
+    def _count(self, entry: Entry, candidates: list[Entry]) -> None:
+        for one in candidates:
+            self._tried[one["family"]] += 1
+            self._scored[one["family"]] += one["score"] is not None
+            self._files_tried.update(one["files"])
+        for one in entry["won"]:
+            self._won[one["family"]] += 1
+            self._files_won.update(one["files"])
+        self._failures.update(one["category"] for one in entry["lost"] if one["category"])
+        self._failures.update(f"force-kill, {reason}" for reason in entry["kills"])
+        self._failures["plan rejected"] += len(entry["rejected"])
+
+    def text(self) -> str:
+        """Return it."""
+        page = [*self._head(), *self._families(), *self._files(), *self._why()]
+        taken = sum(3 + min(one.count, _SHARES[name]) for name, one in self._lists.items())
+        room = {**_SHARES, "lost": _SHARES["lost"] + MEMORY_LINES - len(page) - taken}
+        for name, one in self._lists.items():
+            page += one.section(room[name])
+        return "\n".join(page) + "\n"
+
+    def _head(self) -> list[str]:
+        which = f"The last {self._rounds}" if self._first_round > 1 else str(self._rounds)
+        told = f"{which} rounds, {self._lists['wins'].count} won, {self._candidates} candidates"
+        lines = ["# What this run has learnt", "", f"{told}; {self._dry} rounds since the last win."]
+        if self._last_win and self._first is not None:
+            lines.append(
+                f"Best score: {self._first!r} at first, {self._best!r} after round {self._last_win}."
+            )
+        return lines
+
+    def _families(self) -> list[str]:
+        order = sorted(self._tried, key=lambda name: (-self._won[name], -self._tried[name], name))
+        counts = [
+            (name, f"{self._tried[name]} tried, {self._scored[name]} scored, {self._won[name]} won")
+            for name in order
+        ]
+        return _table("## By family", counts, 12)
+
+    def _files(self) -> list[str]:
+        order = sorted(
+            self._files_tried, key=lambda path: (-self._files_won[path], -self._files_tried[path], path)
+        )
+        counts = [
+            (one_line(path, 80), f"{self._files_tried[path]} tried, {self._files_won[path]} won")
+            for path in order
+        ]
+        return _table("## By file", counts, 10)
+
+    def _why(self) -> list[str]:
+        told = [
+            (name, f"{count} times" if count > 1 else "once")
+            for name, count in self._failures.most_common()
+            if count
+        ]
+        return _table("## Why things failed", told, 10)
 
 
 def _table(heading: str, counts: list[tuple[str, str]], most: int) -> list[str]:
     return ["", heading, *(f"- {name}: {told}" for name, told in counts[:most])] if counts else []
-
-
-def _families(past: list[Entry]) -> list[str]:
-    tried: Counter[str] = Counter()
-    won: Counter[str] = Counter()
-    scored: Counter[str] = Counter()
-    for entry in past:
-        for one in (*entry["won"], *entry["lost"]):
-            tried[one["family"]] += 1
-            scored[one["family"]] += one["score"] is not None
-        won.update(one["family"] for one in entry["won"])
-    counts = [
-        (name, f"{count} tried, {scored[name]} scored, {won[name]} won")
-        for name, count in sorted(tried.items(), key=lambda item: (-won[item[0]], -item[1], item[0]))
-    ]
-    return _table("## By family", counts, 12)
-
-
-def _files(past: list[Entry]) -> list[str]:
-    won: Counter[str] = Counter()
-    tried: Counter[str] = Counter()
-    for entry in past:
-        won.update(path for one in entry["won"] for path in one["files"])
-        tried.update(path for one in (*entry["won"], *entry["lost"]) for path in one["files"])
-    order = sorted(tried, key=lambda path: (-won[path], -tried[path], path))
-    counts = [(one_line(path, 80), f"{tried[path]} tried, {won[path]} won") for path in order]
-    return _table("## By file", counts, 10)
-
-
-def _failures(past: list[Entry]) -> list[str]:
-    counts: Counter[str] = Counter()
-    for entry in past:
-        counts.update(one["category"] for one in entry["lost"] if one["category"])
-        counts.update(f"force-kill, {reason}" for reason in entry["kills"])
-        counts["plan rejected"] += len(entry["rejected"])
-    told = [
-        (name, f"{count} times" if count > 1 else "once") for name, count in counts.most_common() if count
-    ]
-    return _table("## Why things failed", told, 10)
 
 
 def _win(entry: Entry) -> str:
