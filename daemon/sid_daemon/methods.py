@@ -22,6 +22,7 @@ from sid_daemon.host import Host
 from sid_daemon.intake import Intake
 from sid_daemon.recalibrating import recalibrate
 from sid_daemon.report import text
+from sid_daemon.resting import Resting
 from sid_daemon.runstore import documents_as
 from sid_daemon.setting_rows import setting, setting_rows
 from sid_daemon.store.registry import KnownRun
@@ -122,6 +123,7 @@ class Methods:
         self._version = version
         self._socket = socket
         self._started = time.monotonic()
+        self._resting = Resting(host, reports)
 
     def handlers(self) -> Mapping[str, Callable[[Any, Any], Awaitable[Any]]]:
         """Return method → what carries it out."""
@@ -203,12 +205,7 @@ class Methods:
                 now=now_iso(),
                 forecast=self._reports.forecast(conductor.state),
             )
-        if not (Path(run.root) / "state" / "run.db").exists():
-            return live_rows.lost_row(run)
-        async with self._host.opened(run) as (state, _):
-            return rows.run_row(
-                state, sandbox=self._reports.sandbox(state), forecast=self._reports.forecast(state)
-            )
+        return await self._resting.row(run)
 
     async def cancel(self, params: CancelParams, _call: object) -> RunStatusResult:
         """`run.cancel`: answers after the run has stopped."""
@@ -237,18 +234,14 @@ class Methods:
         async with self._host.opened(run) as (state, store):
             last = state.completed
             end = min(last, params.since + params.limit)
-            found = []
-            for iteration in range(params.since + 1, end + 1):
-                body = await store.document(f"state/iteration_history/round_{iteration}.json")
-                report = await store.document(f"state/merge_reports/round_{iteration}.json")
-                if body is not None and report is not None:
-                    found.append(
-                        rows.round_summary(
-                            IterationHistory.model_validate_json(body),
-                            MergeReport.model_validate_json(report),
-                            state.settings.benchmark_direction,
-                        )
-                    )
+            found = [
+                rows.round_summary(
+                    IterationHistory.model_validate_json(history),
+                    MergeReport.model_validate_json(report),
+                    state.settings.benchmark_direction,
+                )
+                async for history, report in store.recorded(params.since + 1, end)
+            ]
             return HistoryResult(rounds=found, next=end if end < last else None)
 
     async def round(self, params: RoundParams, _call: object) -> RoundResult:

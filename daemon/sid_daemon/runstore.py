@@ -8,18 +8,19 @@ reported, and written at the next start.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import trio
-from pydantic import TypeAdapter
 
 from sid_daemon import config
-from sid_daemon.core.run import step
 from sid_daemon.core.state import RunState
+from sid_daemon.lean import let_memory_go
 from sid_daemon.replay.recorder import Recorder
+from sid_daemon.states import STATE_VERSION, dump_state, fold_and_keep
 from sid_daemon.store.documents import EVENTS, IMPROVEMENTS, LISTS, RAW_DATA, render_list
 from sid_daemon.store.journal import Batch, Journal
 from sid_daemon.store.lesson_files import LessonFiles
@@ -35,27 +36,8 @@ ALWAYS_THERE = (RAW_DATA, EVENTS)
 CHART = "tracking/progress.png"
 CLOSE_LIMIT_S = 30.0
 """Longest wait for a disk while something is closed that must be closed."""
-STATE_VERSION = 3
-"""Grows when `RunState` changes shape: older snapshots are then passed over and the journal is folded."""
-
-_state_adapter: TypeAdapter[RunState] | None = None
-
-
-def _states() -> TypeAdapter[RunState]:
-    global _state_adapter  # noqa: PLW0603 - built at first use, since it costs 100 ms
-    if _state_adapter is None:
-        _state_adapter = TypeAdapter(RunState)
-    return _state_adapter
-
-
-def dump_state(state: RunState) -> str:
-    """Return a state as JSON."""
-    return _states().dump_json(state).decode()
-
-
-def load_state(text: str) -> RunState:
-    """Return the state that `dump_state` wrote."""
-    return _states().validate_json(text)
+PAGE = 50
+"""Rounds that are read at a time: meanwhile a run that is under way records nothing."""
 
 
 class RunStore:
@@ -127,7 +109,7 @@ class RunStore:
     def _open(self) -> RunState | None:
         self._journal = Journal(self.database)
         try:
-            return fold(self._journal)
+            return fold_and_keep(self._journal)
         except StoreError:
             self._drop()
             raise
@@ -268,6 +250,7 @@ class RunStore:
                 config.keep_copy(self.root, self.copy_path)
         except StoreError as error:
             return [str(error)]
+        let_memory_go()  # a round's largest work is done
         return []
 
     def _put_back(self) -> None:
@@ -350,9 +333,12 @@ class RunStore:
         runs = [one for one in found if isinstance(one, RunMeasured)]
         return [run for one in runs for run in (one, one.beside) if run is not None]
 
-    async def entries(self, file: str) -> list[str]:
-        """Return the entries of a list-like view."""
-        return await self.read(lambda journal: list(journal.entries(file)))
+    async def recorded(self, first: int, last: int) -> AsyncIterator[tuple[str, str]]:
+        """Yield history and merge report of recorded rounds, from one to another, a few of them read at a time."""
+        for begin in range(first, last + 1, PAGE):
+            names = [f"round_{number}.json" for number in range(begin, min(begin + PAGE, last + 1))]
+            for found in await self.read(functools.partial(_reports, names=names)):
+                yield found
 
     @asynccontextmanager
     async def lent(self) -> AsyncIterator[None]:
@@ -375,17 +361,14 @@ class RunStore:
                 await trio.to_thread.run_sync(journal.close, limiter=self._limiter)
 
 
-def fold(journal: Journal) -> RunState | None:
-    """Fold a journal into the state it tells of; None while it is empty."""
-    state: RunState | None = None
-    seq = 0
-    newest = journal.newest_snapshot(STATE_VERSION)
-    if newest is not None:
-        seq, text = newest
-        state = load_state(text)
-    for _, body in journal.events_after(seq):
-        state, _ = step(state, parse_event(body))
-    return state
+def _reports(journal: Journal, names: list[str]) -> list[tuple[str, str]]:
+    found = []
+    for name in names:
+        history = journal.document(f"state/iteration_history/{name}")
+        report = journal.document(f"state/merge_reports/{name}")
+        if history is not None and report is not None:
+            found.append((history, report))
+    return found
 
 
 def documents_as(model: type[Any], documents: list[tuple[str, str]]) -> list[Any]:

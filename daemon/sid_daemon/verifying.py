@@ -20,7 +20,8 @@ from sid_actors.repository import discover
 from sid_daemon.core import verify
 from sid_daemon.core.run import step
 from sid_daemon.core.state import RunState
-from sid_daemon.runstore import ALWAYS_THERE, RunStore, documents_as, dump_state, fold
+from sid_daemon.runstore import ALWAYS_THERE, RunStore, documents_as
+from sid_daemon.states import dump_state, fold
 from sid_daemon.store.documents import LISTS, RAW_DATA, RESULTS, render_pieces
 from sid_daemon.store.journal import Journal
 from sid_protocol.errors import StoreError

@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from sid_daemon.runstore import RunStore
+from sid_daemon.states import FOLDED_MOST, STATE_VERSION, dump_state
 from sid_daemon.store.documents import RAW_DATA, RESULTS, direction_entry, render_list
 from sid_daemon.store.journal import SCHEMA, Batch, Journal
 from sid_daemon.store.views import Projection, project
 from sid_protocol.errors import StoreError
 from sid_protocol.events import RunStopped
 from sid_protocol.settings import Settings
-from tests.core.play import played
+from tests.core.play import created, played
 
 
 @pytest.fixture
@@ -126,8 +127,25 @@ async def test_a_journal_stays_open_for_who_reads_it(short_dir: Path) -> None:
     await store.open()
     async with store.lent():
         await store.close()
-        assert await store.entries(RESULTS) == []
+        assert await store.read(lambda journal: list(journal.entries(RESULTS))) == []
     assert store.is_closed
+
+
+async def test_a_state_that_took_long_to_fold_is_kept(short_dir: Path) -> None:
+    """As after an upgrade, whose snapshots are of another shape: the next look does not fold everything again."""
+    root, first = short_dir / "root", created(Settings(benchmark_command="b"))
+    journal = Journal(root / "state/run.db")
+    begun, stopped = ((one.at, one.kind, one.model_dump_json()) for one in (first, EVENT))
+    journal.append(Batch((begun, *[stopped] * FOLDED_MOST), {}, snapshot=(STATE_VERSION - 1, "{}")))
+    journal.close()
+
+    store = RunStore(root, short_dir / "copy.db")
+    state = await store.open()
+    assert state is not None
+    kept = await store.read(lambda journal: journal.newest_snapshot(STATE_VERSION))
+    await store.close()
+
+    assert kept == (FOLDED_MOST + 1, dump_state(state))
 
 
 EVENT = RunStopped(at="2025-01-01T00:00:00Z")
@@ -162,7 +180,7 @@ async def test_lists_that_grow_are_as_if_written_whole(short_dir: Path) -> None:
         if number != 5:  # else it comes with the next
             assert await store.show() == []
             for file in (RAW_DATA, RESULTS):
-                whole = render_list(file, await store.entries(file))
+                whole = render_list(file, store.journal.entries(file))
                 assert (root / file).read_text() == whole
     await store.close()
     assert not list(root.rglob("*.new"))

@@ -25,7 +25,8 @@ from sid_daemon.replay.recording import Recording, read_recording
 from sid_daemon.replay.redo import Redo
 from sid_daemon.replay.replayer import Replayer, end_of
 from sid_daemon.replay.tracks import created_again
-from sid_daemon.runstore import RunStore, fold
+from sid_daemon.runstore import RunStore
+from sid_daemon.states import fold
 from sid_daemon.store.journal import Batch, Journal
 from sid_protocol.errors import RecordingBroken
 from sid_protocol.events import RunCreated, RunStarted, parse_event
