@@ -10,7 +10,8 @@ from collections.abc import Mapping
 
 from pydantic import JsonValue
 
-from sid_daemon.goal import Goal
+from sid_daemon.goal import FAMILY_NAME, Goal
+from sid_protocol.errors import UsageError
 from sid_protocol.ids import topic_slug
 from sid_protocol.params import InitParams
 from sid_protocol.settings import Settings, with_value
@@ -130,6 +131,18 @@ def score_goal(objective: str, params: InitParams) -> list[GoalScore]:
 
 
 def families_of(params: InitParams) -> tuple[tuple[str, str], ...]:
-    """Return `(name, description)` of `--family NAME` or `--family "NAME: description"`."""
-    pairs = (text.partition(":") for text in params.family)
-    return tuple((name.strip().strip("`"), about.strip() or "a family of yours") for name, _, about in pairs)
+    """Return `(name, description)` of `--family NAME` or `--family "NAME: description"`.
+
+    Raises:
+        UsageError: a name that `harness.md` could not be read back with.
+    """
+    found = []
+    for name, _, about in (text.partition(":") for text in params.family):
+        plain = name.strip().strip("`")
+        if not re.fullmatch(FAMILY_NAME, plain):
+            raise UsageError(
+                f"{plain!r} is no name of an approach family",
+                hint="use letters, digits, _ and -: --family NAME or --family 'NAME: description'",
+            )
+        found.append((plain, about.strip() or "a family of yours"))
+    return tuple(found)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+FAMILY_NAME = r"[A-Za-z0-9_-]+"
+"""What an approach family may be called."""
 HARNESS_RULES = """# Harness
 
 ## H001 One hypothesis
@@ -96,7 +98,7 @@ def read_rules(text: str) -> tuple[str, ...]:
 def read_families(text: str) -> tuple[tuple[str, str], ...]:
     """Return `(name, description)` of the custom approach families of a `harness.md`."""
     found = re.finditer(
-        r"(?m)^\s*[-*]\s+`([A-Za-z0-9_-]+)`\s*:?\s*(.*)$", _section(text, "custom approach families")
+        rf"(?m)^\s*[-*]\s+`({FAMILY_NAME})`\s*:?\s*(.*)$", _section(text, "custom approach families")
     )
     return tuple((match.group(1), match.group(2).strip()) for match in found)
 

@@ -14,9 +14,12 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
+from sid_daemon.core.wording import one_line
 from sid_daemon.store.documents import EVENTS, RAW_DATA, render
+from sid_protocol.errors import SettingsInvalid
 from sid_protocol.events import CarriedOver
 from sid_protocol.records import AgentSettings, Baseline, IterationHistory, Record
+from sid_protocol.settings import parse_json_object
 
 R = TypeVar("R", bound=Record)
 MODES = ("autopilot", "ralph", "ultrawork")
@@ -71,7 +74,7 @@ def read_track(root: Path) -> Track | None:
     if not path.is_file():
         return None
     notes: list[str] = []
-    settings = _read(path, AgentSettings, notes) or AgentSettings()
+    settings = _agent_settings(path, notes)
     baseline = _read(root / "tracking" / "baseline.json", Baseline, notes)
     documents = _documents(root, notes)
     if baseline is not None:
@@ -91,6 +94,23 @@ def read_track(root: Path) -> Track | None:
         entries=tuple((file, one) for file in (RAW_DATA, EVENTS) for one in _entries(root / file, notes)),
         notes=tuple(notes),
     )
+
+
+def _agent_settings(path: Path, notes: list[str]) -> AgentSettings:
+    """Read the counters; a field that is not what it should be is left out, so that it costs none of the others."""
+    try:
+        data = parse_json_object(path.read_text(), path.name)
+    except (OSError, ValueError, SettingsInvalid) as error:
+        notes.append(f"{path}: not taken over: {one_line(str(error))}")
+        return AgentSettings()
+    fields = AgentSettings.model_fields
+    data = {key: value for key, value in data.items() if value is not None or key not in fields}
+    try:
+        return AgentSettings.model_validate(data)
+    except ValidationError as error:
+        faulty = {str(one["loc"][0]) for one in error.errors()}
+    notes.append(f"{path}: not taken over: {', '.join(sorted(faulty))}")
+    return AgentSettings.model_validate({key: value for key, value in data.items() if key not in faulty})
 
 
 def _read(path: Path, model: type[R], notes: list[str]) -> R | None:
