@@ -152,7 +152,7 @@ def test_a_run_that_ends_at_once_says_so() -> None:
 @pytest.mark.parametrize(
     ("script", "name", "level", "has"),
     [
-        ({"plan.planner_a": [AgentFailed(why="no JSON")]}, "agent_failed", "warning", {"actor": "planner_a", "attempt": 1}),
+        ({"plan.planner_a": [AgentFailed(why="no JSON")]}, "agent_failed", "warning", {"actor": "planner_a", "step": "planning", "attempt": 1}),
         ({"run.executor_1": [ActorCrashed(actor="executor_1", error="KeyError")]}, "agent_failed", "warning", {"reason": "executor_1 crashed: KeyError"}),
         ({"prepare": [ActorCrashed(actor="git_master", error="KeyError")]}, "actor_crashed", "error", {"actor": "git_master"}),
         ({"close": [WorkFailed(why="disk full", hint="free some")]}, "work_failed", "error", {"hint": "free some"}),
@@ -198,6 +198,8 @@ def test_a_force_kill_is_told_with_its_evidence() -> None:
     assert (kill["actor"], kill["role"], kill["reason"]) == ("executor_1", "executor", "unknown")
     assert (kill["processes_killed"], kill["deadline_s"]) == (2, 1800.0)
     assert named(play, "deadline_passed")[0]["clock"] == "hard"
+    for one in (kill, named(play, "deadline_passed")[0]):
+        assert (one["step"], one["candidate"]) == ("execution", "round_1_executor_1")
     assert len(named(play, "round_blocked")) == 1
     assert named(play, "round_recorded")[0]["status"] == "blocked"
 

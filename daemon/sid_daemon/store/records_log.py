@@ -100,7 +100,8 @@ def _of_work(before: RunState, event: AnyEvent, after: RunState) -> list[LogReco
             ]
         case AgentFailed() | ActorCrashed() if isinstance(command, AgentCommand):
             why = event.why if isinstance(event, AgentFailed) else f"{event.actor} crashed: {event.error}"
-            fields = {"actor": agent_of(command), "role": role_of(command), "attempt": command.attempt}
+            whose = _whose(agent_of(command), role_of(command), where)
+            fields = {**whose, "role": role_of(command), "attempt": command.attempt}
             return [("warning", "agent_failed", {**where, **fields, "reason": one_line(why, 500)})]
         case ActorCrashed():
             return [("error", "actor_crashed", {**where, "actor": event.actor, "reason": event.error})]
@@ -108,8 +109,10 @@ def _of_work(before: RunState, event: AnyEvent, after: RunState) -> list[LogReco
             return [("error", "work_failed", {**where, "reason": event.why, "hint": event.hint})]
         case DeadlinePassed():
             late = before.outstanding.get(event.target)
-            actor = agent_of(late) if isinstance(late, AgentCommand) else event.target
-            return [("warning", "deadline_passed", {**where, "actor": actor, "clock": event.clock})]
+            whose = {"actor": event.target}
+            if isinstance(late, AgentCommand):
+                whose = _whose(agent_of(late), role_of(late), where)
+            return [("warning", "deadline_passed", {**where, **whose, "clock": event.clock})]
         case _:
             return _of_measuring(before, event, where)
 
@@ -175,6 +178,19 @@ def _of_measuring(before: RunState, event: AnyEvent, where: dict[str, Any]) -> l
             return [("info", "ideas_returned", where)]
         case _:
             return []
+
+
+_STEPS = {
+    "researcher": "research",
+    "planner": "planning",
+    "architect": "critic_review",
+    "critic": "critic_review",
+}
+
+
+def _whose(agent: str, role: str, where: dict[str, Any]) -> dict[str, Any]:
+    """Return whose turn a record tells of, and in which step."""
+    return _executing(agent, where) if role == "executor" else {"step": _STEPS[role], "actor": agent}
 
 
 def _executing(executor: str, where: dict[str, Any]) -> dict[str, Any]:
@@ -311,9 +327,10 @@ def _kill(kill: ForceKill) -> dict[str, Any]:
         "elapsed_s",
         "processes_killed",
     )
+    where = {"iteration": kill.iteration}
     return {
-        "iteration": kill.iteration,
-        "actor": kill.agent_id,
+        **where,
+        **_whose(kill.agent_id, kill.role, where),
         **{name: getattr(kill, name) for name in told},
         "snippet": one_line(kill.snippet),
     }
