@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sid_cli.verbs.init import parameters
+from sid_protocol.errors import SettingsInvalid
 from tests.cli.fake_daemon import FakeDaemon
 
 READY = {
@@ -67,6 +68,17 @@ def test_every_flag_reaches_the_daemon(daemon: FakeDaemon, sictl, here):
 
 def test_what_is_not_given_is_not_sent():
     assert parameters({"objective": None, "scope": (), "rounds": None, "assignments": ()}) == {}
+
+
+def test_a_bare_word_is_a_string_and_objects_of_one_key_are_joined():
+    typed = ("on_branch_moved=rebase", 'deadlines={"executor": 5}', 'deadlines={"planner": 7}', "record=true")
+    assert parameters({"assignments": typed})["set"] == {
+        "on_branch_moved": "rebase",
+        "deadlines": {"executor": 5, "planner": 7},
+        "record": True,
+    }
+    with pytest.raises(SettingsInvalid, match="is not JSON"):
+        parameters({"assignments": ('deadlines={"executor": 5',)})
 
 
 def test_missing_flags_are_named_all_at_once(daemon, sictl, here):

@@ -99,7 +99,10 @@ def parameters(flags: dict[str, Any]) -> dict[str, Any]:
     target: Any = params.get("target", 0.0)
     if not math.isfinite(target):
         raise UsageError("--target is no finite number", hint="leave it out for as far as it goes")
-    assigned = dict(assignment(text) for text in flags.get("assignments", ()))
+    assigned: dict[str, Any] = {}
+    for key, value in map(assignment, flags.get("assignments", ())):
+        both = isinstance(value, dict) and isinstance(assigned.get(key), dict)
+        assigned[key] = {**assigned[key], **value} if both else value
     params |= {"set": assigned} if assigned else {}
     agent = flags.get("agent")
     return (
@@ -108,11 +111,11 @@ def parameters(flags: dict[str, Any]) -> dict[str, Any]:
 
 
 def assignment(text: str) -> tuple[str, Any]:
-    """Read one `KEY=JSON`.
+    """Read one `KEY=JSON`; a bare word is a string, as in `config set`.
 
     Raises:
         UsageError: there is no `=`.
-        SettingsInvalid: the value is not JSON.
+        SettingsInvalid: the value begins as JSON and is none.
     """
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
@@ -120,7 +123,9 @@ def assignment(text: str) -> tuple[str, Any]:
     try:
         return key.strip(), json.loads(value, parse_constant=_refuse)
     except (ValueError, RecursionError):
-        hint = f"put a string in quotes: --set '{key.strip()}={json.dumps(value)}'"
+        if not value.lstrip().startswith(("{", "[", '"')):
+            return key.strip(), value
+        hint = f"put it in quotes as a whole: --set '{key.strip()}={value[:80]}'"
         raise SettingsInvalid(key.strip(), f"{value[:80]!r} is not JSON", hint=hint) from None
 
 
