@@ -11,8 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from sid_protocol import PROTOCOL
 from sid_protocol.errors import code_of, exit_code_of
-from sid_protocol.rpc import METHODS, PROTOCOL, openrpc_document
+from sid_protocol.rpc import METHODS, openrpc_document
 
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))  # run as a script or by a test, this folder is no package

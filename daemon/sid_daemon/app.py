@@ -1,50 +1,49 @@
 """The composition root of the daemon: lock, socket, log, runs, server, and a clean way out.
 
-It binds and answers first; `assembly`, which picks the classes of runs and methods, is slow to import and comes while
-nobody waits for it. SIGTERM and SIGINT suspend all runs: the next daemon goes on with them.
+It binds and answers `daemon.info` first, with as little imported as that takes: no model, no git, no agent. `assembly`, which
+picks the classes of runs and methods, is slow to import and comes while the socket answers. SIGTERM and SIGINT suspend all runs: the next daemon goes on with them.
 """
 
 from __future__ import annotations
 
 import ctypes
-import functools
 import gc
-import hashlib
-import importlib
 import math
 import os
 import signal
-import time
-from collections.abc import Awaitable, Callable, Mapping
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import structlog
 import trio
 
-from sid_actors.process import prepare_jobs, release_jobs
+from sid_daemon.about import About
 from sid_daemon.daemon_settings import DaemonSettings, read_daemon_settings
-from sid_daemon.lean import let_code_go
+from sid_daemon.lean import import_pydantic, let_code_go
 from sid_daemon.listening import Listening, activated, bind
 from sid_daemon.logs import Logs, StandardError, configure
 from sid_daemon.notify import Notifier
 from sid_daemon.redaction import Redactor, secrets_of
-from sid_daemon.rpc_server import Handler, RpcServer
+from sid_daemon.rpc_server import RpcServer
 from sid_daemon.store.lock import StateLock
 from sid_daemon.store.registry import Registry
-from sid_protocol import __version__, locations
-from sid_protocol.params import ShutdownParams
-from sid_protocol.rpc import METHODS, PROTOCOL
-from sid_protocol.status import DaemonInfo, Empty
+from sid_protocol import locations
 
 if TYPE_CHECKING:
     from sid_daemon.assembly import Assembly
+    from sid_daemon.connection import Call
     from sid_daemon.host import Host
 
 log = structlog.get_logger("sid")
 _M_ARENA_MAX, _M_MMAP_THRESHOLD = -8, -3
 """Parameters of glibc's `mallopt`, from its `malloc.h`."""
 _LARGE = 64 << 10
+_SWITCH_S = 0.0005
+_SETTLE_S = 5.0
+"""After that those who started the daemon have had their answers."""
 
 
 def emit(level: str, event: str, **fields: Any) -> None:
@@ -114,12 +113,9 @@ class _Daemon:
         self._leave = trio.Event()
         self._leave_now = False
         self._ready = trio.Event()
-        self._started = time.monotonic()
+        self._about = About(state_dir, listening.path)
         self._assembled = trio.Event()
-        self._handlers: Mapping[str, Handler] = {
-            "daemon.info": self._info,
-            "daemon.shutdown": self._on_shutdown,
-        }
+        self._parts: Assembly
 
     async def run(self) -> None:
         """Serve until asked to leave."""
@@ -141,50 +137,26 @@ class _Daemon:
                     nursery.cancel_scope.cancel()
                 writing.cancel_scope.cancel()
         finally:
-            release_jobs()
+            if self._assembled.is_set():
+                self._parts.release_jobs()
             logs.close()
             registry.close()
 
     async def _serve(self, registry: Registry, logs: Logs, nursery: trio.Nursery) -> None:
-        prefix = hashlib.sha256(str(self._state_dir).encode()).hexdigest()[:12]
-        server = RpcServer(
-            {name: functools.partial(self._handle, name) for name in METHODS if name != "rpc.discover"},
-            log,
-            version=__version__,
-            connections=self._settings.connections,
-        )
+        server = RpcServer(self._carry_out, log, connections=self._settings.connections)
         nursery.start_soon(self._notifier.watchdog)
         nursery.start_soon(self._on_signals)
         await nursery.start(server.serve, self._listening)
         self._tell_ready()
-        # Half of all imports; they come while nobody waits for them.
-        assembly = await trio.to_thread.run_sync(importlib.import_module, "sid_daemon.assembly")
-        parts: Assembly = assembly.assemble(
-            self._settings,
-            self._state_dir,
-            registry,
-            logs,
-            nursery,
-            emit,
-            self._shut_down,
-            self._listening.path,
+        with _letting_others_in():
+            assemble = await trio.to_thread.run_sync(_import_the_rest)
+        self._parts = parts = assemble(
+            self._settings, self._state_dir, registry, logs, nursery, emit, self._shut_down, self._about
         )
-        host, machine = parts.host, parts.machine
-        self._handlers = parts.handlers
         self._assembled.set()
-        swept = await trio.to_thread.run_sync(prepare_jobs, prefix)
-        if swept:
-            emit("warning", "leftovers_killed", processes=len(swept))
-        await machine.probe()
-        if machine.sandbox_fault is not None:
-            emit("warning", "no_sandbox", why=machine.sandbox_fault)
-        emit("info", "daemon_started", version=__version__, pid=os.getpid())
-        for run in await host.crashed_runs():
-            await parts.resume(run)
-        host.recovered.set()
-        let_code_go()
-        # What is there now stays: to look through all of it for garbage would hold the loop up for 60 ms at a time.
-        gc.freeze()
+        await self._recover(parts)
+        nursery.start_soon(_settle)
+        host = parts.host
         if self._idle_exit_s is not None:
             nursery.start_soon(self._leave_when_idle, host, server, self._idle_exit_s)
         await self._leave.wait()
@@ -194,26 +166,27 @@ class _Daemon:
         logs.stop()
         await server.finish()
 
-    async def _handle(self, name: str, params: Any, call: Any) -> Any:
-        """Carry a method out, once what it needs is there."""
-        if name not in self._handlers:
+    async def _recover(self, parts: Assembly) -> None:
+        """Look what this machine can do, and go on with the runs of the daemon before."""
+        machine, host = parts.machine, parts.host
+        swept = await trio.to_thread.run_sync(parts.prepare_jobs)
+        if swept:
+            emit("warning", "leftovers_killed", processes=len(swept))
+        await machine.probe()
+        if machine.sandbox_fault is not None:
+            emit("warning", "no_sandbox", why=machine.sandbox_fault)
+        emit("info", "daemon_started", version=self._about.version, pid=os.getpid())
+        for run in await host.crashed_runs():
+            await parts.resume(run)
+        host.recovered.set()
+
+    async def _carry_out(self, name: str, params: Any, call: Call) -> Any:
+        """Carry a call out; all but the first question of every client waits until there are methods."""
+        if not self._assembled.is_set():
+            if name == "daemon.info" and not params:
+                return self._about.info(0)
             await self._assembled.wait()
-        return await self._handlers[name](params, call)
-
-    async def _info(self, _params: object, _call: object) -> DaemonInfo:
-        return DaemonInfo(
-            version=__version__,
-            protocol=PROTOCOL,
-            pid=os.getpid(),
-            uptime_s=round(time.monotonic() - self._started, 3),
-            runs=0,
-            state_dir=str(self._state_dir),
-            socket=self._listening.path,
-        )
-
-    async def _on_shutdown(self, params: ShutdownParams, _call: object) -> Empty:
-        self._shut_down(params.now)
-        return Empty()
+        return await self._parts.answers.carry_out(name, params, call)
 
     def _tell_ready(self) -> None:
         self._notifier.ready("ready")
@@ -243,6 +216,34 @@ class _Daemon:
             if scope.cancelled_caught and not host.active and not server.clients:
                 self._leave.set()
                 return
+
+
+def _import_the_rest() -> Callable[..., Assembly]:
+    """Import all that is left, in a thread."""
+    import_pydantic()
+    from sid_daemon.assembly import assemble
+
+    return assemble
+
+
+@contextmanager
+def _letting_others_in() -> Iterator[None]:
+    """Let the loop have its turn often while a thread computes: it waits for one each time it reads, writes or is woken."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual)
+
+
+async def _settle() -> None:
+    """Make a daemon that has started one that stays: what it has loaded is looked through once, and let go where it can be."""
+    await trio.sleep(_SETTLE_S)
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+    let_code_go()
 
 
 async def _then_cancel(wait: Callable[[], Awaitable[None]], nursery: trio.Nursery) -> None:

@@ -6,17 +6,21 @@ Imported by `app` in a thread once the socket answers. The only place that picks
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import trio
 
 from sid_actors.backends.anthropic_api import Service
+from sid_actors.process import prepare_jobs, release_jobs
 from sid_actors.workbench.machine import MachineLock, lock_path
 from sid_daemon import config
+from sid_daemon.about import About
 from sid_daemon.announcing import Emit
+from sid_daemon.answers import Answers
 from sid_daemon.charts import Charts
 from sid_daemon.daemon_settings import DaemonSettings
 from sid_daemon.hands import MakeRunConductor
@@ -27,11 +31,9 @@ from sid_daemon.log_methods import LogMethods
 from sid_daemon.logs import Logs
 from sid_daemon.methods import Methods
 from sid_daemon.reporting import LocalReports
-from sid_daemon.rpc_server import Handler
 from sid_daemon.setup_agents import SetupAgents
 from sid_daemon.site import Machine, OpenLocalSite
 from sid_daemon.store.registry import KnownRun, Registry
-from sid_protocol import __version__
 from sid_protocol.errors import AlreadyRunning, SidError, StoreError
 from sid_protocol.events import RunFailed
 from sid_protocol.settings import Settings
@@ -44,14 +46,18 @@ class Assembly:
     Attributes:
         machine: What it can do.
         host: Its runs.
-        handlers: Method → what carries it out.
+        answers: Its methods.
         resume: Goes on with a run that was active when the last daemon ended.
+        prepare_jobs: To be called in a thread before the first job; returns leftovers that were killed.
+        release_jobs: To be called when no job runs any more.
     """
 
     machine: Machine
     host: Host
-    handlers: Mapping[str, Handler]
+    answers: Answers
     resume: Callable[[KnownRun], Awaitable[None]]
+    prepare_jobs: Callable[[], list[int]]
+    release_jobs: Callable[[], None]
 
 
 def assemble(
@@ -62,7 +68,7 @@ def assemble(
     nursery: trio.Nursery,
     emit: Emit,
     shut_down: Callable[[bool], None],
-    socket: str,
+    about: About,
 ) -> Assembly:
     """Put a daemon together.
 
@@ -74,28 +80,29 @@ def assemble(
         nursery: Where runs live.
         emit: Takes log records.
         shut_down: Asks the daemon to leave: `shut_down(now)`.
-        socket: Where it listens.
+        about: What daemon it is.
     """
-    service = Service(
-        prices={name: one.price for name, one in settings.prices.items()}, learn=logs.redactor.learn
-    )
+    service = Service(prices=settings.prices, learn=logs.redactor.learn)
     machine = Machine(MachineLock(lock_path(os.environ, str(state_dir))), service)
     charts = Charts(machine.lock)
     host = Host(registry, state_dir, MakeRunConductor(machine), charts, emit, nursery, logs.redactor)
     intake = Intake(host, OpenLocalSite(machine))
-    methods = Methods(host, intake, LocalReports(machine), shut_down, __version__, socket)
+    methods = Methods(host, intake, LocalReports(machine), shut_down, about)
     agents = SetupAgents(OpenLocalSite(machine), machine, state_dir)
     following = LogMethods(host, logs.subscribers)
+    handlers = {
+        **agents.handlers(),
+        **methods.handlers(),
+        **following.handlers(),
+        **LessonMethods(host, machine).handlers(),
+    }
     return Assembly(
         machine,
         host,
-        {
-            **agents.handlers(),
-            **methods.handlers(),
-            **following.handlers(),
-            **LessonMethods(host, machine).handlers(),
-        },
+        Answers(handlers, about.version),
         functools.partial(_resume, host, intake, emit),
+        functools.partial(prepare_jobs, hashlib.sha256(str(state_dir).encode()).hexdigest()[:12]),
+        release_jobs,
     )
 
 

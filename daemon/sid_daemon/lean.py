@@ -1,7 +1,7 @@
 """Keeps the daemon small: what its libraries import and it never uses stays out, what only its start used is let go.
 
-Called by `main` before anything else is imported, by `app` when all is there, by `runstore` after each round. Each library
-finds, while it is imported
+The imports are called by `main` and `app` before anything else wants those libraries, the rest by `app` when all is there and by
+`runstore` after each round. Each library finds, while it is imported
 and no longer, an empty module in the place of one that it asks for; whoever asks for that one later gets the real one.
 """
 
@@ -21,11 +21,15 @@ _MADV_DONTNEED = 4
 """From Linux's `mman.h`."""
 
 
-def import_lean() -> None:
-    """Import the libraries that would bring others along."""
+def import_structlog() -> None:
+    """Import it without what it would bring along."""
     # Colours of tracebacks, and loggers for asyncio: the daemon's records are JSON, and its loop is trio's.
     with _without(rich=None, asyncio=ModuleType("asyncio")):
         importlib.import_module("structlog")
+
+
+def import_pydantic() -> None:
+    """Import it without what it would bring along."""
     # Of any plugin that lies in the same environment the daemon wants nothing; looking for one takes zipfile, email and more.
     metadata = ModuleType("importlib.metadata")
     vars(metadata)["entry_points"] = _none

@@ -1,6 +1,6 @@
 """The RPC methods of lessons: what a run has learned, what all runs have, ending one by hand; and runs of nodes.
 
-Served by `rpc_server` beside the methods of runs, put together by `assembly`. The rules are the core's.
+Served by `answers` beside the methods of runs, put together by `assembly`. The rules are the core's.
 """
 
 from __future__ import annotations

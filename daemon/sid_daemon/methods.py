@@ -1,13 +1,11 @@
 """The RPC methods of runs: thin functions from checked parameters to results.
 
 Each finds its run, asks the conductor, the store or git, and shapes the answer; the rules are elsewhere. Served
-by `rpc_server`, put together by `app`.
+by `answers`, put together by `assembly`.
 """
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,6 +14,7 @@ import trio
 
 from sid_actors.activity import what_they_wait_in
 from sid_daemon import config, live_rows, rows, verifying
+from sid_daemon.about import About
 from sid_daemon.clock import now_iso
 from sid_daemon.core.state import RunState
 from sid_daemon.host import Host
@@ -50,13 +49,11 @@ from sid_protocol.records import (
     Plan,
     ResearchBrief,
 )
-from sid_protocol.rpc import PROTOCOL
 from sid_protocol.settings import TRUSTED_KEYS, parse_file
 from sid_protocol.status import (
     ApplyResult,
     CalibrateResult,
     ConfigResult,
-    DaemonInfo,
     DiffResult,
     Empty,
     ExportResult,
@@ -103,8 +100,7 @@ class Methods:
         intake: Its gate.
         reports: Git and charts.
         shut_down: Asks the daemon to leave: `shut_down(now)`.
-        version: The daemon's version.
-        socket: Where it listens.
+        about: What daemon it is.
     """
 
     def __init__(
@@ -113,16 +109,13 @@ class Methods:
         intake: Intake,
         reports: Reports,
         shut_down: Callable[[bool], None],
-        version: str,
-        socket: str,
+        about: About,
     ) -> None:
         self._host = host
         self._intake = intake
         self._reports = reports
         self._shut_down = shut_down
-        self._version = version
-        self._socket = socket
-        self._started = time.monotonic()
+        self._about = about
         self._resting = Resting(host, reports)
 
     def handlers(self) -> Mapping[str, Callable[[Any, Any], Awaitable[Any]]]:
@@ -151,17 +144,9 @@ class Methods:
             "run.calibrate": self.calibrate,
         }
 
-    async def info(self, _params: NoParams, _call: object) -> DaemonInfo:
+    async def info(self, _params: NoParams, _call: object) -> Mapping[str, Any]:
         """`daemon.info`."""
-        return DaemonInfo(
-            version=self._version,
-            protocol=PROTOCOL,
-            pid=os.getpid(),
-            uptime_s=round(time.monotonic() - self._started, 3),
-            runs=len(self._host.active),
-            state_dir=str(self._host.state_dir),
-            socket=self._socket,
-        )
+        return self._about.info(len(self._host.active))
 
     async def shutdown(self, params: ShutdownParams, _call: object) -> Empty:
         """`daemon.shutdown`: answers at once, then leaves."""

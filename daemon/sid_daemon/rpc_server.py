@@ -1,25 +1,23 @@
-"""Serves the method table on a Unix socket: who may call, what is called, what is answered.
+"""Serves calls on a Unix socket: who may call, and how what came of a call is told.
 
-Started by `app` with one handler a method (`methods`); checks parameters and results by the table,
-turns errors into their codes, and never decides anything about a run. One slow, silent or hostile
-client costs its own connection and nothing else. The rules come from the interfaces page, JSON-RPC.
+Started by `app` before there are methods (`answers`), so that the socket answers at once; turns errors into their codes,
+and never decides anything about a run. One slow, silent or hostile client costs its own connection and nothing else. The
+rules come from the interfaces page, JSON-RPC.
 """
 
 from __future__ import annotations
 
 import contextlib
-import difflib
 import errno
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 import trio
-from pydantic import BaseModel
 
 from sid_daemon.connection import Call, Connection, HangUps
 from sid_daemon.listening import Listening, Peer, peer_of
-from sid_protocol.errors import FAILED, INTERNAL_ERROR, METHOD_NOT_FOUND, SidError
+from sid_protocol.errors import FAILED, INTERNAL_ERROR, SidError
 from sid_protocol.jsonrpc import (
     REPLY_LIMIT,
     Notification,
@@ -27,7 +25,6 @@ from sid_protocol.jsonrpc import (
     encode_error,
     encode_response,
 )
-from sid_protocol.rpc import METHODS, check_params, openrpc_document
 
 CONNECTIONS = 256
 """Clients at once; one more is told so and closed."""
@@ -38,8 +35,8 @@ GRACE_S = 2.0
 _ACCEPT_PAUSE_S = 0.1
 _NO_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
-Handler = Callable[[Any, Call], Awaitable[BaseModel | Mapping[str, Any]]]
-"""A method: its checked parameters and the call → its result model, or the fields of one."""
+CarryOut = Callable[[str, Any, Call], Awaitable[Any]]
+"""Carries a call out: method, parameters as they came, the call → the result as a JSON value; raises `SidError`."""
 
 
 class Log(Protocol):
@@ -55,38 +52,26 @@ class Log(Protocol):
         """Log the exception being handled."""
 
 
-class _UnknownMethod(SidError):
-    rpc_code = METHOD_NOT_FOUND
-
-
 class RpcServer:
     """The daemon's JSON-RPC server.
 
     Args:
-        handlers: Method → what carries it out. `rpc.discover` is the server's own.
+        carry_out: Carries calls out.
         log: Where it tells what happened.
-        version: The daemon's, for `rpc.discover`.
         owner_uid: Who is served, beside root; by default the user that the daemon runs as.
         connections: Clients at once.
-
-    Raises:
-        ValueError: a handler's method is not in the table.
     """
 
     def __init__(
         self,
-        handlers: Mapping[str, Handler],
+        carry_out: CarryOut,
         log: Log,
         *,
-        version: str = "",
         owner_uid: int | None = None,
         connections: int = CONNECTIONS,
     ) -> None:
-        if unknown := sorted(set(handlers) - set(METHODS)):
-            raise ValueError(f"not in the method table: {', '.join(unknown)}")
-        self._handlers = {**handlers, "rpc.discover": self._discover}
+        self._carry_out = carry_out
         self._log = log
-        self._version = version
         self._served_uids = {0, os.geteuid() if owner_uid is None else owner_uid}
         self._limit = connections
         self._open: set[Connection] = set()
@@ -181,7 +166,7 @@ class RpcServer:
     async def _answer(self, message: Request | Notification, call: Call) -> bytes:
         identity = message.id if isinstance(message, Request) else None
         try:
-            result = await self._carry_out(message, call)
+            result = await self._carry_out(message.method, message.params, call)
             line = encode_response(identity, result)
         except SidError as error:
             return _error_line(identity, error)
@@ -193,17 +178,6 @@ class RpcServer:
             return encode_error(identity, FAILED, f"the result is {len(line)} bytes long: too much")
         return line
 
-    async def _carry_out(self, message: Request | Notification, call: Call) -> Any:
-        method, handler = METHODS.get(message.method), self._handlers.get(message.method)
-        if method is None or handler is None:
-            near = difflib.get_close_matches(message.method, METHODS, n=1)
-            hint = f"did you mean {near[0]}?" if near else "rpc.discover lists all methods"
-            raise _UnknownMethod(f"Method not found: {message.method[:80]}", hint=hint)
-        result = await handler(check_params(method, message.params), call)
-        if not isinstance(result, method.result):
-            result = method.result.model_validate(result)
-        return result.model_dump(mode="json")
-
     def _fault(self, identity: Any, method: str) -> bytes:
         self._faults += 1
         fault = f"{os.getpid()}-{self._faults}"
@@ -212,10 +186,6 @@ class RpcServer:
         return encode_error(
             identity, INTERNAL_ERROR, f"a fault of the daemon ({fault})", {"fault": fault, "hint": hint}
         )
-
-    async def _discover(self, _params: Any, _call: Call) -> Mapping[str, Any]:
-        # Its schemas take long enough to build that other clients would notice.
-        return await trio.to_thread.run_sync(openrpc_document, self._version)
 
 
 def _error_line(identity: Any, error: SidError) -> bytes:

@@ -14,13 +14,16 @@ import json
 import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import trio
 
 from sid_daemon.connection import Call, Connection
 from sid_daemon.store.log_files import Line, LogFiles
 from sid_protocol.errors import Refused, UsageError
-from sid_protocol.status import SubscriptionResult
+
+if TYPE_CHECKING:
+    from sid_protocol.status import SubscriptionResult
 
 RING_BYTES = 1 << 20
 FIRST_RECORDS = 20
@@ -253,6 +256,8 @@ class Subscribers:
         Raises:
             Refused: the connection has too many subscriptions.
         """
+        from sid_protocol.status import SubscriptionResult  # not before the socket answers
+
         connection = call.connection
         if sum(1 for owner, _ in self._known if owner is connection) >= SUBSCRIPTIONS:
             raise Refused(f"a connection may have {SUBSCRIPTIONS} subscriptions", hint="end one of them")

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pages import verbs
 from pages.words import json_text, prose, type_text
 from sid_cli.verbs.help import EXIT_CODES
-from sid_daemon.daemon_settings import DaemonSettings
+from sid_daemon.settings_file import SettingsFile
 from sid_protocol import __version__
 
 Lines = Iterable[str]
@@ -86,7 +86,7 @@ def sid_page() -> str:
 
 def toml_page() -> str:
     """Return `sid.toml.5`: the daemon's settings."""
-    schema = DaemonSettings.model_json_schema()
+    schema = SettingsFile.model_json_schema()
     parts = [
         *_head("sid.toml", 5, "settings of the daemon sid"),
         ".SH DESCRIPTION",

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from pages.words import cell, first_line, made_from, prose, table, type_text
-from sid_daemon.daemon_settings import DaemonSettings
+from sid_daemon.settings_file import SettingsFile
 from sid_protocol.settings import TRUSTED_KEYS, Settings
 
 NO_EFFECT = frozenset(
@@ -27,7 +27,7 @@ NO_EFFECT = frozenset(
 SETTINGS_HEAD = f"""\
 # Settings
 
-{made_from("protocol/sid_protocol/settings.py and daemon/sid_daemon/daemon_settings.py")}
+{made_from("protocol/sid_protocol/settings.py and daemon/sid_daemon/settings_file.py")}
 
 `config/settings.json` in a track's root. `sictl config list` shows each value with its source, `sictl config set KEY VALUE`
 checks and changes one (dotted keys reach into a group, an object is merged into the present one), `sictl init --set
@@ -60,14 +60,14 @@ def settings_page() -> str:
         lines += ["", f"## `{name}`{mark}", "", first_line(model), ""]
         lines += _settings_table(inner["properties"], model().model_dump(mode="json"), f"{name}.")
     lines += _objects(schema, {model.__name__ for model in groups.values()})
-    own = DaemonSettings.model_json_schema()
+    own = SettingsFile.model_json_schema()
     lines += [
         "",
         "## The daemon's own: `sid.toml`",
         "",
         "`$SID_CONFIG`, else `$XDG_CONFIG_HOME/sid/sid.toml`; optional, read once when the daemon starts.",
         "",
-        *_settings_table(own["properties"], DaemonSettings().model_dump(mode="json")),
+        *_settings_table(own["properties"], SettingsFile().model_dump(mode="json")),
         *_objects(own, set()),
     ]
     return "\n".join(lines) + "\n"

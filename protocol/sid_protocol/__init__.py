@@ -4,3 +4,6 @@ Imports nothing, so that `ids`, `errors`, `jsonrpc` and `locations` stay usable 
 """
 
 __version__ = "0.1.0"
+
+PROTOCOL = 1
+"""Of the RPC methods; grows when a method or a field changes its meaning."""

@@ -116,7 +116,7 @@ STEPS: tuple[Step, ...] = (
 class Record(BaseModel):
     """Base of all contracts: extra fields are kept, values are not changed after reading."""
 
-    model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="allow", frozen=True, allow_inf_nan=False, defer_build=True)
 
 
 # 1 Plan

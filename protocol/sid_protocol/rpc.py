@@ -47,9 +47,6 @@ from sid_protocol.params import (
     UnsubscribeParams,
 )
 
-PROTOCOL = 1
-"""Grows when a method or a field changes its meaning."""
-
 OPENRPC = "1.3.2"
 
 

@@ -50,7 +50,7 @@ class Group(BaseModel):
     """Base of settings and their groups: unknown keys are refused, types are not bent."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=False
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, defer_build=True
     )
 
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import trio
 
+from sid_daemon.answers import Answers, Handler
 from sid_daemon.listening import Listening, bind
-from sid_daemon.rpc_server import Handler, RpcServer
+from sid_daemon.rpc_server import RpcServer
 from sid_daemon.store.lock import StateLock
 
 
@@ -88,7 +89,7 @@ class World:
 @asynccontextmanager
 async def serving(folder: Path, handlers: Mapping[str, Handler], **options: Any) -> AsyncIterator[World]:
     notes = Notes()
-    server = RpcServer(handlers, notes, version="9.9", **options)
+    server = RpcServer(Answers(handlers, "9.9").carry_out, notes, **options)
     with StateLock(str(folder / "state")) as lock:
         listening = bind(str(folder / "s" / "sid.sock"), lock)
         world = World(server, listening, notes)

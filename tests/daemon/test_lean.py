@@ -9,8 +9,9 @@ from sid_daemon.lean import _unchanged
 
 WHOLE_DAEMON = """
 import sys
-from sid_daemon.lean import import_lean, let_code_go
-import_lean()
+from sid_daemon.lean import import_pydantic, import_structlog, let_code_go
+import_structlog()
+import_pydantic()
 import sid_daemon.app, sid_daemon.assembly
 """
 

@@ -17,14 +17,14 @@ import trio
 
 from sid_daemon import connection as connection_module
 from sid_daemon import rpc_server
+from sid_daemon.answers import Answers
 from sid_daemon.connection import Call
-from sid_daemon.rpc_server import RpcServer
 from sid_protocol.errors import NoSuchRun, SettingsInvalid
 from sid_protocol.jsonrpc import LINE_LIMIT
 from sid_protocol.params import RunParams
 from sid_protocol.status import DaemonInfo, Empty, RunStatusResult
 from tests.conftest import Spawn
-from tests.daemon.rpc_world import Notes, World, serving
+from tests.daemon.rpc_world import World, serving
 
 INFO = DaemonInfo(version="9.9", pid=1, uptime_s=0.0, runs=0, protocol=1)
 
@@ -449,7 +449,7 @@ async def test_discovery_describes_every_method(world: World) -> None:
 
 def test_a_handler_without_a_method_is_a_mistake() -> None:
     with pytest.raises(ValueError, match=r"run\.fly"):
-        RpcServer({"run.fly": Daemon().info}, Notes())
+        Answers({"run.fly": Daemon().info})
 
 
 PEER = """
