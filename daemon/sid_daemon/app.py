@@ -238,7 +238,11 @@ def _letting_others_in() -> Iterator[None]:
 
 
 async def _settle() -> None:
-    """Make a daemon that has started one that stays: what it has loaded is looked through once, and let go where it can be."""
+    """Make a daemon that has started one that stays.
+
+    What it has loaded is looked through for garbage once, now that nobody waits for it, and never again: that would hold the
+    loop up for 60 ms at a time.
+    """
     await trio.sleep(_SETTLE_S)
     gc.collect()
     gc.freeze()

@@ -1,8 +1,8 @@
 """Keeps the daemon small: what its libraries import and it never uses stays out, what only its start used is let go.
 
 The imports are called by `main` and `app` before anything else wants those libraries, the rest by `app` when all is there and by
-`runstore` after each round. Each library finds, while it is imported
-and no longer, an empty module in the place of one that it asks for; whoever asks for that one later gets the real one.
+`runstore` after each round. Each library finds, while it is imported and no longer, an empty module in the place of one that
+it asks for; whoever asks for that one later gets the real one.
 """
 
 from __future__ import annotations
