@@ -49,9 +49,7 @@ Command = Annotated[str, Field(max_length=100_000)]
 class Group(BaseModel):
     """Base of settings and their groups: unknown keys are refused, types are not bent."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, defer_build=True
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, defer_build=True)
 
 
 class Deadlines(Group):
