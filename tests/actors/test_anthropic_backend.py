@@ -146,7 +146,7 @@ async def test_a_reader_has_no_tool_that_changes_anything(stage: Stage) -> None:
 
 
 async def test_a_bad_answer_is_repaired_once_with_the_error_quoted(stage: Stage) -> None:
-    bad = say(tool("answer", **{**GOOD, "hypothesis": ""}))
+    bad = say(tool("answer", **{**GOOD, "hypothesis": ["two", "of them"]}))
     async with model_server(script(bad, good({}))) as server:
         await stage.play(server)
     (quoted,) = results_in(server.bodies[1])
@@ -156,7 +156,7 @@ async def test_a_bad_answer_is_repaired_once_with_the_error_quoted(stage: Stage)
 
 
 async def test_a_second_bad_answer_fails_the_turn(stage: Stage) -> None:
-    bad = say(tool("answer", **{**GOOD, "hypothesis": ""}))
+    bad = say(tool("answer", **{**GOOD, "hypothesis": ["two", "of them"]}))
     async with model_server(script(bad)) as server:
         with pytest.raises(BackendError, match=r"not after a repair either.*hypothesis"):
             await stage.play(server)
