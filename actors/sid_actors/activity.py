@@ -27,6 +27,8 @@ QUIET_S = 2.0
 """Of whom something was heard since, nobody asks what it waits in."""
 LOOP_LENGTH = 3
 """So many calls of a tool make a loop, if nothing was changed meanwhile."""
+SIGNS = frozenset({"starting", "printing", "editing", "working"})
+"""What an agent is said to be at while nothing but signs of life are known of it."""
 
 
 @dataclass(slots=True)
@@ -78,13 +80,17 @@ class ActivityLog:
         # Another one, not a later one: after the clock was put back what is new is earlier.
         changed = signs.newest != before.newest if before else signs.newest > self.started_at
         if changed or used > BUSY_SHARE * max(now - looked, 1.0):
-            self.touch()
+            self._show("editing" if changed else "working")
 
     def touch(self, doing: str | None = None) -> None:
         """Note a sign of life, and what the agent is at."""
         self.last_seen = self.clock.now()
         if doing:
             self.doing = doing[:LINE_LIMIT]
+
+    def _show(self, sign: str) -> None:
+        """Note a sign of life, and name it where no word of the agent's own says what it is at."""
+        self.touch(sign if self.doing in SIGNS else None)
 
     def tool(self, name: str, arguments: object) -> None:
         """Note a tool call; the arguments are kept as a hash, since they may hold secrets."""
@@ -97,12 +103,12 @@ class ActivityLog:
         """Note a line that the agent printed."""
         if line.strip():
             self.outputs.append(line.strip()[:LINE_LIMIT])
-        self.touch()
+        self._show("printing")
 
     def edit(self) -> None:
         """Note a change in the worktree."""
         self.edits += 1
-        self.touch()
+        self._show("editing")
 
     @property
     def idle_s(self) -> float | None:
@@ -164,7 +170,7 @@ class ActivityLog:
             elapsed_s=now - self.started,
             idle_s=now - (self.last_seen if self.last_seen is not None else self.started),
             deadline_s=deadline_s,
-            last_activity=self.doing,
+            last_activity="printing" if waiting and self.doing in SIGNS else self.doing,
             last_tool=self.tools[-1].split("#")[0] if self.tools else None,
             tools=tuple(self.tools),
             repeats=repeats,

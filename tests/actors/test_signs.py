@@ -87,8 +87,22 @@ async def test_a_loop_is_one_that_changed_nothing_while_it_lasted(short_dir: Pat
     assert (busy.edits, busy.recent_edits) == (1, 1)
 
 
+async def test_the_last_activity_is_the_newest_sign_until_a_tool_says_more(short_dir: Path) -> None:
+    log = ActivityLog()
+    assert log.evidence(60).last_activity == "starting"
+    log.output("Hello")
+    assert log.evidence(60).last_activity == "printing"
+    log.works_in(str(short_dir))
+    at(short_dir / "app.py", -1)
+    assert (await log.gather(60)).last_activity == "editing"
+    log.tool("Bash", {"command": "pytest"})
+    log.output("1 passed")
+    assert log.evidence(60).last_activity == "Bash"
+
+
 async def test_a_question_without_an_end_of_line_is_evidence() -> None:  # noqa: ASYNC124 - trio's clock is asked
     log = ActivityLog()
     log.output("Hello")
     log.unfinished = "Password: "
     assert log.evidence(60).outputs == ("Hello", "Password:")
+    assert log.evidence(60).last_activity == "printing"
