@@ -5,9 +5,12 @@ Imported by `app` in a thread once the socket answers. The only place that picks
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
+import shutil
+import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -101,9 +104,20 @@ def assemble(
         host,
         Answers(handlers, about.version),
         functools.partial(_resume, host, intake, emit),
-        functools.partial(prepare_jobs, hashlib.sha256(str(state_dir).encode()).hexdigest()[:12]),
+        functools.partial(_prepare, state_dir),
         release_jobs,
     )
+
+
+def _prepare(state_dir: Path) -> list[int]:
+    """Sweep what a killed daemon left, processes and temporary files, before the first job."""
+    scratch = state_dir / "scratch"
+    shutil.rmtree(scratch, ignore_errors=True)
+    # On a full disk the system's folder for temporary files may still have room.
+    with contextlib.suppress(OSError):
+        scratch.mkdir(mode=0o700)
+        tempfile.tempdir = str(scratch)
+    return prepare_jobs(hashlib.sha256(str(state_dir).encode()).hexdigest()[:12])
 
 
 async def _resume(host: Host, intake: Intake, emit: Emit, run: KnownRun) -> None:
