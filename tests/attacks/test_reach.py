@@ -39,6 +39,7 @@ GRABS = {
     "attributes of the repository": "mkdir -p $TOP/.git/info; echo '* filter=evil' > $TOP/.git/info/attributes && echo a >> loot",
     "branch": "git update-ref refs/heads/main $(git commit-tree -m evil HEAD^{tree}) && echo ref >> loot",
     "tag": "git tag archive/round_1_executor_1 && echo tag >> loot",
+    "lock of a ref": "touch $TOP/.git/refs/heads/x.lock && rm $TOP/.git/refs/heads/x.lock && echo lock >> loot",
     "objects": "echo evil | git hash-object -w --stdin && echo object >> loot",
     "stash": "echo VALUE = 3 > app.py; git stash -q && echo stash >> loot",
     "the branch's reflog": "rm -rf $TOP/.git/logs && echo logs >> loot",

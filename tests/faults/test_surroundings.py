@@ -147,29 +147,50 @@ def test_a_target_branch_that_is_moved_does_not_matter(stage: Stage) -> None:
     stage.leave(daemon)
 
 
+def read_whole(path: Path) -> None:
+    """Read a contract file as what it is.
+
+    Raises:
+        ValueError: it is not that, or half of it.
+    """
+    content = path.read_bytes()
+    match path.suffix:
+        case ".json":
+            json.loads(content)
+        case ".tsv":
+            rows = [line.split("\t") for line in content.decode().splitlines() if not line.startswith("#")]
+            if not content.endswith(b"\n") or len({len(row) for row in rows}) != 1:
+                raise ValueError("not a table")
+        case ".png":
+            if content[:4] != b"\x89PNG" or not content.endswith(b"IEND\xaeB`\x82"):
+                raise ValueError("not a picture")
+        case _:
+            if not content.endswith(b"\n"):
+                raise ValueError("not whole lines")
+
+
 def test_contract_files_parse_at_every_instant(stage: Stage) -> None:
     seen: dict[str, int] = {}
     wrong: list[str] = []
     over = threading.Event()
+    folders = ("state", "tracking")
 
     def poll() -> None:
         while not over.is_set():
-            for folder, _, files in os.walk(stage.root):
+            for folder, _, files in (found for top in folders for found in os.walk(stage.root / top)):
                 for name in files:
-                    if name.endswith(".json") and not name.startswith("."):
+                    if not name.startswith((".", "run.db")):
                         look(Path(folder, name))
             over.wait(0.002)
 
     def look(path: Path) -> None:
         try:
-            text = path.read_text()
+            read_whole(path)
+            seen[path.name] = seen.get(path.name, 0) + 1
         except FileNotFoundError:
             return
-        try:
-            json.loads(text)
-            seen[path.name] = seen.get(path.name, 0) + 1
         except ValueError as error:
-            wrong.append(f"{path}: {error}: {text[:100]!r}")
+            wrong.append(f"{path}: {error}: {path.read_bytes()[:100]!r}")
 
     reader = threading.Thread(target=poll)
     daemon, wire = begin(stage)
@@ -179,5 +200,6 @@ def test_contract_files_parse_at_every_instant(stage: Stage) -> None:
     over.set()
     reader.join()
     assert wrong == []
-    assert min(seen[name] for name in ("iteration_state.json", "raw_data.json", "agent-settings.json")) > 20
+    often = ("iteration_state.json", "raw_data.json", "agent-settings.json", "results.tsv", "memory.md")
+    assert min(seen[name] for name in often) > 20
     stage.check(daemon)
