@@ -62,17 +62,14 @@ async def discover(path: str) -> RepoInfo:
     folder = str(await trio.Path(path).resolve())
     if not await trio.Path(folder).is_dir():
         raise GitError(f"{path} is no folder", hint="give the path of a git repository")
-    common = await _common_dir(folder)
-    shown = await git("rev-parse", "--show-toplevel", cwd=folder, expect=(0, 128))
-    if shown.code:
-        raise GitError(f"{folder} is inside a git directory", hint="give the path of the checkout")
-    head, branches = await trio.to_thread.run_sync(_branches, common, shown.line)
+    common, top = await _places(folder)
+    head, branches = await trio.to_thread.run_sync(_branches, common, top)
     # An identity from the command line's environment is of one shell; a daemon outlives it.
     wanted = r"^user\.(name|email)$"
     asked = await git("config", "-z", "--get-regexp", wanted, cwd=folder, expect=(0, 1))
     values = dict(item.partition("\n")[::2] for item in asked.paths)
     return RepoInfo(
-        top=str(await trio.Path(shown.line).resolve()),
+        top=str(await trio.Path(top).resolve()),
         common_dir=common,
         head_branch=head,
         branches=branches,
@@ -81,10 +78,26 @@ async def discover(path: str) -> RepoInfo:
     )
 
 
+_KIND = "sha1"
+_QUESTIONS = ("--is-bare-repository", "--show-object-format", "--path-format=absolute", "--git-common-dir")
+
+
+async def _places(folder: str) -> tuple[str, str]:
+    """Return the common git directory and the top folder, as git names them."""
+    at_once = await git("rev-parse", *_QUESTIONS, "--show-toplevel", cwd=folder, expect=(0, 128, 129))
+    answers = at_once.line.split("\n")
+    if at_once.code == 0 and answers[:2] == ["false", _KIND] and len(answers) == 4:
+        return str(await trio.Path(answers[2]).resolve()), answers[3]
+    # One question after the other tells what is wrong; and a path, which may hold a newline, comes last.
+    common = await _common_dir(folder)
+    shown = await git("rev-parse", "--show-toplevel", cwd=folder, expect=(0, 128))
+    if shown.code:
+        raise GitError(f"{folder} is inside a git directory", hint="give the path of the checkout")
+    return common, shown.line
+
+
 async def _common_dir(folder: str) -> str:
-    # The path comes last: it may hold a newline.
-    questions = ("--is-bare-repository", "--show-object-format", "--path-format=absolute", "--git-common-dir")
-    found = await git("rev-parse", *questions, cwd=folder, expect=(0, 128, 129))
+    found = await git("rev-parse", *_QUESTIONS, cwd=folder, expect=(0, 128, 129))
     if found.code:
         if "dubious ownership" in found.err:
             raise GitError(
@@ -99,7 +112,7 @@ async def _common_dir(folder: str) -> str:
     bare, kind, common = found.line.split("\n", 2)
     if bare == "true":
         raise GitError(f"{folder} is a bare repository", hint="clone it and point sid at the clone")
-    if kind != "sha1":
+    if kind != _KIND:
         raise GitError(f"{folder} uses {kind} object names, which libgit2 cannot read", hint="use sha1")
     return str(await trio.Path(common).resolve())
 

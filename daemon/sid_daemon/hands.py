@@ -375,9 +375,12 @@ class MakeRunConductor:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
 
-    async def __call__(self, run: KnownRun, state: RunState, store: RunStore, host: Host) -> Conductor:
+    async def __call__(
+        self, run: KnownRun, state: RunState, store: RunStore, host: Host, info: RepoInfo | None
+    ) -> Conductor:
         """See `host.MakeConductor`."""
-        info = await discover(run.repo)
+        if info is None or info.top != run.repo:
+            info = await discover(run.repo)
         if state.replay_of is not None:
             return await make_replayer(state, store, info, host)
         hands = RunHands(run, info, store, host, self._machine)

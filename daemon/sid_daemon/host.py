@@ -6,14 +6,14 @@ the rules on what may run are `intake`'s, what happens in a run is its conductor
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 import trio
 
+from sid_actors.repository import RepoInfo
 from sid_actors.trees import has_commit
 from sid_daemon import config
 from sid_daemon.announcing import Emit
@@ -37,12 +37,8 @@ from sid_protocol.settings import Settings
 PREFIX_LENGTH = 4
 _UNWRITTEN = StoreError("the run ended, but its end could not be written", hint="start it again")
 
-
-class MakeConductor(Protocol):
-    """Makes the conductor of a run, with what it acts with; the composition root has the one there is."""
-
-    async def __call__(self, run: KnownRun, state: RunState, store: RunStore, host: Host) -> Conductor:
-        """Return the conductor of a run that is about to start."""
+MakeConductor = Callable[[KnownRun, RunState, RunStore, "Host", RepoInfo | None], Awaitable[Conductor]]
+"""Makes the conductor of a run that is about to start, with what it acts with; its repository, if that is known."""
 
 
 class Host:
@@ -247,14 +243,8 @@ class Host:
 
     def busy_with(self, common_dir: str, runs: list[KnownRun], but: str | None) -> KnownRun | None:
         """Return another run of the same repository that is active, or None."""
-        return next(
-            (
-                run
-                for run in runs
-                if run.common_dir == common_dir and run.run_id != but and self.live(run.run_id)
-            ),
-            None,
-        )
+        others = (run for run in runs if run.common_dir == common_dir and run.run_id != but)
+        return next((run for run in others if self.live(run.run_id)), None)
 
     async def refuse_while_busy(self, common_dir: str) -> None:
         """Raise `AlreadyRunning` while any run of a repository is active."""
@@ -266,7 +256,13 @@ class Host:
             )
 
     async def start(
-        self, run: KnownRun, settings: Settings, *, rounds: int | None, again: bool = False
+        self,
+        run: KnownRun,
+        settings: Settings,
+        *,
+        rounds: int | None,
+        again: bool = False,
+        info: RepoInfo | None = None,
     ) -> RunState:
         """Start or resume a run; returns its state right after.
 
@@ -275,6 +271,7 @@ class Host:
             settings: Checked and trusted.
             rounds: At most so many more rounds, or None.
             again: The daemon goes on by itself with what the one before had active.
+            info: Its repository, where somebody has just looked at it.
 
         Raises:
             AlreadyRunning: it, or another run of its repository, is active.
@@ -291,7 +288,7 @@ class Host:
             state = await self._open(store, run)
             try:
                 await store.catch_up()
-                conductor = await self._make_conductor(run, state, store, self)
+                conductor = await self._make_conductor(run, state, store, self, info)
                 await trio.to_thread.run_sync(
                     lambda: self.registry.set_active(run.run_id, active=True), limiter=self._limiter
                 )

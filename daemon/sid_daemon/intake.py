@@ -211,7 +211,7 @@ class Intake:
             if params.rounds is not None:
                 await resumed.submit(RoundsAsked(rounds=params.rounds))
             return StartResult(run_id=run.run_id, resumed=True, status=resumed.state.status)
-        state = await self._host.start(run, read.settings, rounds=params.rounds)
+        state = await self._host.start(run, read.settings, rounds=params.rounds, info=site.info)
         return StartResult(run_id=run.run_id, resumed=state.starts > 1, status=state.status)
 
     async def replay(self, params: ReplayParams) -> ReplayResult:

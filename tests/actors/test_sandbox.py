@@ -285,6 +285,26 @@ def test_a_shim_gives_way_to_the_interpreter_and_home_stays_hidden(short_dir: Pa
     assert found.readable == (str(home / "bin"),)
 
 
+def test_interpreters_are_asked_at_the_same_time_and_one_that_fails_is_left_out(short_dir: Path) -> None:
+    home, real = short_dir / "home", short_dir / "real"
+    for folder in (home / "shims", real):
+        folder.mkdir(parents=True)
+    os.mkfifo(short_dir / "met")
+    # Each waits for the other: one opens the pipe to write, one to read.
+    for name, mode in (("python3", ">"), ("node", "<")):
+        (home / "shims" / name).write_text(
+            f"#!/bin/sh\n: {mode} {short_dir}/met\nprintf '%s\\n' {real}/{name} {real}\n"
+        )
+    (home / "shims/python").write_text("#!/bin/sh\nexit 1\n")
+    for name in ("python3", "python", "node"):
+        (home / "shims" / name).chmod(0o755)
+
+    found = find_toolchain(f"{home}/shims:/usr/bin", home=str(home))
+
+    assert found.path == f"{real}:/usr/bin"
+    assert found.readable == (str(real),)
+
+
 def test_a_program_of_the_user_is_shown_with_the_folder_it_is_linked_to(short_dir: Path) -> None:
     home = short_dir / "home"
     package = home / ".local/share/agent/7"

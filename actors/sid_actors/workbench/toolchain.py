@@ -48,11 +48,8 @@ def find_toolchain(path: str, *, home: str, programs: Iterable[str] = ()) -> Too
     readable = [entry for entry in entries if not _in_system(entry)]
     first: list[str] = []
     shims: set[str] = set()
-    for name, question in _INTERPRETERS.items():
-        found = shutil.which(name, path=path)
-        if found is None or _in_system(found):
-            continue
-        executable, *prefixes = _ask(found, question)
+    for found, answer in _asked(path):
+        executable, *prefixes = answer
         if not executable:
             continue
         if (folder := str(Path(executable).parent)) != str(Path(found).parent):
@@ -80,15 +77,41 @@ def venv_prefix(folder: str, home: str) -> list[str]:
     return _parts(str(Path(found).resolve().parent), home)
 
 
-def _ask(program: str, question: tuple[str, ...]) -> list[str]:
-    """Return what an interpreter says of itself: its executable and its prefixes; an empty word if nothing."""
+def _asked(path: str) -> list[tuple[str, list[str]]]:
+    """Return the interpreters outside the system's folders, each with what it says of itself.
+
+    All are asked at once, since a shim takes its time. An answer is the executable and its prefixes; an empty word if there is none.
+    """
+    found = {shutil.which(name, path=path): question for name, question in _INTERPRETERS.items()}
+    asked = [
+        (name, _begun(name, question)) for name, question in found.items() if name and not _in_system(name)
+    ]
+    return [(name, _answer(process)) for name, process in asked]
+
+
+def _begun(program: str, question: tuple[str, ...]) -> subprocess.Popen[str] | None:
     try:
-        done = subprocess.run(
-            [program, *question], check=False, capture_output=True, text=True, timeout=_ASK_LIMIT_S
+        return subprocess.Popen(
+            [program, *question],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
+            text=True,
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except OSError:
+        return None
+
+
+def _answer(process: subprocess.Popen[str] | None) -> list[str]:
+    if process is None:
         return [""]
-    return done.stdout.splitlines() if done.returncode == 0 and done.stdout else [""]
+    with process:
+        try:
+            said, _ = process.communicate(timeout=_ASK_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return [""]
+    return said.splitlines() if process.returncode == 0 and said else [""]
 
 
 def _program(name: str, path: str, home: str) -> list[str]:
