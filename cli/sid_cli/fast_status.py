@@ -107,7 +107,8 @@ def _show(wanted: Wanted, console: Console, wire: Wire) -> None:
         raise
     (fresh,) = wire.call([("run.status", {"run": row["run_id"]})])
     if wanted.as_json:
-        console.result({"run": fresh}, "")
+        # As with the other verbs, the fields of the call's result stand beside the schema; `run` is the same row whole.
+        console.result({**fresh, "run": fresh}, "")
     elif wanted.line:
         console.result({}, one_line(fresh))
     else:

@@ -109,6 +109,7 @@ def test_show_tells_round_from_run(daemon, sictl, args, run, iteration):
     done = sictl("show", *args, "--json")
 
     assert done.document["round"]["summary"]["iteration"] == 7
+    assert done.document["summary"] == done.document["round"]["summary"]
     assert daemon.called("run.round") == [{"run": run, "iteration": iteration}]
     assert sictl("show", *args).out.startswith("round 7: merged")
 

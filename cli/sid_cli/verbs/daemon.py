@@ -43,7 +43,7 @@ def _status(session: Session) -> None:
         lines.append(
             f"! sictl is {__version__}: 'sictl daemon shutdown' and any 'sictl start' bring the new daemon; no round is lost"
         )
-    session.console.result({"daemon": info}, "\n".join(lines))
+    session.console.result({**info, "daemon": info}, "\n".join(lines))
 
 
 def _shutdown(session: Session, *, now: bool, yes: bool) -> None:

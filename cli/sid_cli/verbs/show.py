@@ -50,4 +50,4 @@ def command(session: Session, words: tuple[str, ...], topic: str | None) -> None
         found = session.call_run(client, "run.round", run, topic, iteration=iteration)
     console = session.console
     look = Look(paint=console.paint, marks=console.marks, width=console.width)
-    console.result({"round": found}, round_whole(found, look))
+    console.result({**found, "round": found}, round_whole(found, look))
