@@ -17,12 +17,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from sid_protocol.errors import SidError
+from sid_protocol.errors import SETTINGS_INVALID, OperatorError, Refused, SidError
 
 IDLE_EXIT_S = 600
 """A daemon that `sictl` started leaves so many seconds after its last run and client."""
 
 READY_S = 30.0
+
+
+class _SettingsWrong(OperatorError):
+    """The daemon's settings are wrong, in its words."""
+
+    rpc_code = SETTINGS_INVALID
+
+
+_FAULTS: dict[int, type[SidError]] = {2: _SettingsWrong, 5: Refused}
 _children: list[subprocess.Popen[bytes]] = []
 
 
@@ -55,12 +64,19 @@ def start_daemon(
         SidError: it did not come up; the message is its own.
     """
     argv = list(command or daemon_command())
-    state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     log = state_dir / "sid.stderr"
+    try:
+        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        output = _private_log(log)
+    except OSError as error:
+        raise SidError(
+            f"the state directory {state_dir} cannot be used: {error.strerror}",
+            hint="set SID_STATE_DIR to a directory that is yours, or free some space",
+        ) from None
     read_end, write_end = os.pipe()
     with os.fdopen(read_end, "rb") as ready:
         try:
-            with _private_log(log) as output:
+            with output:
                 process = subprocess.Popen(
                     [*argv, "--idle-exit", str(idle_exit_s), "--ready-fd", str(write_end)],
                     stdin=subprocess.DEVNULL,
@@ -78,10 +94,18 @@ def start_daemon(
         finally:
             os.close(write_end)
         _children.append(process)  # it outlives this process, so nobody waits for it
-        line = _first_line(ready)
-    if not line.lower().startswith("ready"):
-        raise SidError(line or f"the daemon ended before it was ready{_last_line(log)}", hint=f"see {log}")
-    return process
+        try:
+            line = _first_line(ready)
+        except TimeoutError:
+            process.terminate()
+            raise SidError(f"the daemon was not ready within {READY_S:.0f} s", hint=f"see {log}") from None
+    if line.lower().startswith("ready"):
+        return process
+    if not line:
+        raise SidError(f"the daemon ended before it was ready{_last_line(log)}", hint=f"see {log}")
+    # It says itself what to do, and its exit code is the one that this fault has everywhere.
+    kind = _FAULTS.get(process.wait())
+    raise kind(line) if kind else SidError(line, hint=f"see {log}")
 
 
 def _private_log(path: Path) -> IO[bytes]:
@@ -94,7 +118,7 @@ def _first_line(pipe: IO[Any]) -> str:
     while b"\n" not in data:
         left = deadline - time.monotonic()
         if left <= 0 or not select.select([pipe], [], [], left)[0]:
-            return f"the daemon was not ready within {READY_S:.0f} s"
+            raise TimeoutError
         chunk = os.read(pipe.fileno(), 4096)
         if not chunk:
             break

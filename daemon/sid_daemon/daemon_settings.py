@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sid_protocol.prices import Price
 
 SIZE_LIMIT = 1_000_000
+_MEND = "mend it, or set SID_CONFIG to another file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +42,11 @@ def read_daemon_settings(path: Path) -> DaemonSettings:
         SettingsInvalid: naming the key, why, and what was meant if that is likely.
     """
     try:
-        data = path.read_bytes()[:SIZE_LIMIT]
+        data = _bytes_of(path)
     except FileNotFoundError:
         return DEFAULTS
     except OSError as error:
-        raise SettingsInvalid(str(path), f"cannot be read: {error.strerror}", hint="mend it") from None
+        raise SettingsInvalid(str(path), f"cannot be read: {error.strerror}", hint=_MEND) from None
     import tomllib
 
     from sid_daemon import settings_file
@@ -53,5 +54,16 @@ def read_daemon_settings(path: Path) -> DaemonSettings:
     try:
         values = tomllib.loads(data.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsInvalid(str(path), f"is not valid TOML: {error}", hint="mend the file") from None
+        raise SettingsInvalid(str(path), f"is not valid TOML: {error}", hint=_MEND) from None
     return settings_file.checked(values, path)
+
+
+def _bytes_of(path: Path) -> bytes:
+    if not (path.is_file() or path.is_char_device()):  # a pipe would be waited for; /dev/null is as good as no file
+        path.stat()  # where there is nothing at all
+        raise SettingsInvalid(str(path), "is no file", hint=_MEND)
+    with path.open("rb") as file:
+        data = file.read(SIZE_LIMIT + 1)
+    if len(data) > SIZE_LIMIT:
+        raise SettingsInvalid(str(path), f"is longer than {SIZE_LIMIT // 1000} kB", hint=_MEND)
+    return data

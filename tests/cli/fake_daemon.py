@@ -295,7 +295,7 @@ def main() -> None:
         return
     if "fault" in given:
         os.write(options.ready_fd, f"{given['fault']}\n".encode())
-        sys.exit(5)
+        sys.exit(given.get("code", 1))
     if "crash" in given:
         sys.exit(f"sid: {given['crash']}")
     daemon = FakeDaemon(Path(os.environ["SID_SOCKET"]))

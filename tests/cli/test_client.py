@@ -109,6 +109,14 @@ def test_a_daemon_that_does_not_come_up_says_why(
     assert str(short_dir / "state") in caught.value.hint
 
 
+def test_a_state_directory_that_cannot_be_made_is_told(short_dir: Path):
+    (short_dir / "file").touch()
+    for name in ("file", "file/below"):
+        with pytest.raises(SidError, match="cannot be used: ") as caught:
+            start_daemon(short_dir / name, command=["true"])
+        assert "SID_STATE_DIR" in caught.value.hint
+
+
 def test_a_daemon_that_is_not_installed(short_dir: Path):
     with pytest.raises(SidError, match="cannot start the daemon"):
         start_daemon(short_dir / "state", command=[str(short_dir / "sid")])
@@ -148,6 +156,13 @@ def test_why_the_daemon_did_not_come_up_is_one_line(installed: Path):
     assert done.returncode == 1
     assert json.loads(done.stdout)["error"]["message"] == "the state directory is not ours"
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(("code", "error"), [(1, "failed"), (2, "settings_invalid"), (5, "refused")])
+def test_a_daemon_that_did_not_come_up_leaves_its_exit_code(installed: Path, code: int, error: str):
+    done = sictl(installed, "history", "--json", fault="why; what to do", code=code)
+    assert done.returncode == code
+    assert json.loads(done.stdout)["error"]["code"] == error
 
 
 def test_an_unexpected_error_is_one_line_with_an_id(daemon, installed: Path, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -36,3 +37,13 @@ def test_what_is_wrong_is_told_in_one_line(tmp_path: Path, text: str, told: str)
         read_daemon_settings(tmp_path / "sid.toml")
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_what_is_no_file_or_endless_is_told_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "huge").touch()
+    os.truncate(tmp_path / "huge", 1 << 40)
+    for name, why in (("pipe", "is no file"), ("huge", "is longer than"), ("", "is no file")):
+        with pytest.raises(SettingsInvalid, match=why):
+            read_daemon_settings(tmp_path / name)
+    assert read_daemon_settings(Path("/dev/null")) == DaemonSettings()

@@ -7,6 +7,7 @@ nothing). The rule comes from the interfaces page: one daemon a state directory.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from pathlib import Path
@@ -37,10 +38,7 @@ class StateLock:
             folder.chmod(0o700)
             self._file = os.open(folder / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise StoreError(
-                f"the state directory {state_dir} cannot be used: {error.strerror}",
-                hint="set SID_STATE_DIR to a directory that is yours",
-            ) from None
+            raise self._unusable(error) from None
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -50,14 +48,25 @@ class StateLock:
                 f"another daemon (pid {holder}) uses {state_dir}",
                 hint="'sictl daemon status' asks it, 'sictl daemon shutdown' ends it",
             ) from None
-        os.ftruncate(self._file, 0)
-        os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+        try:
+            os.ftruncate(self._file, 0)
+            os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+        except OSError as error:
+            self.release()
+            raise self._unusable(error) from None
 
     def release(self) -> None:
         """Let go; a second call does nothing."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+
+    def _unusable(self, error: OSError) -> StoreError:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        return StoreError(
+            f"the state directory {self.state_dir} cannot be used: {error.strerror}",
+            hint="free some space" if full else "set SID_STATE_DIR to a directory that is yours",
+        )
 
     def __enter__(self) -> Self:
         return self
