@@ -65,6 +65,7 @@ def command(
     params = {**parameters(flags), "repo": place, "trust": trust, "dry_run": dry_run}
     if root is not None:
         params["root"] = places.absolute(root)
+    session.interrupt_note = "nothing was set up"
     with session.daemon(spawn=True) as client:
         if console.may_ask and not dry_run:
             params = _asked(client, params, console)

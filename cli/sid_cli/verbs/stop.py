@@ -30,6 +30,7 @@ def command(session: Session, *, run: str | None, topic: str | None, now: bool, 
                 raise Refused(
                     "not stopped", hint=f"'sictl stop {row['run_id']}' lets them finish within 10 s"
                 )
+        session.interrupt_note = "the run stops all the same; 'sictl status' shows when it has"
         result = client.call("run.cancel", {"run": row["run_id"], "now": now})
     text = f"{clean(row['run_id'])}: {clean(result['status'])}; go on with 'sictl start {clean(row['repo'])}'"
     console.result({"run_id": row["run_id"], "status": result["status"]}, text)

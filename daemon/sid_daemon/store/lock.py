@@ -46,7 +46,7 @@ class StateLock:
             os.close(self._file)
             raise Refused(
                 f"another daemon (pid {holder}) uses {state_dir}",
-                hint="'sictl daemon status' asks it, 'sictl daemon shutdown' ends it",
+                hint=f"'sictl daemon shutdown' ends it; where its socket is gone, 'kill {holder}' does",
             ) from None
         try:
             os.ftruncate(self._file, 0)
