@@ -169,8 +169,9 @@ def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else max(0.0, round(seconds, 1))
 
 
-def lost_row(run: KnownRun) -> RunRow:
-    """Return the row of a run whose database is not there any more."""
+def lost_row(run: KnownRun, why: str = "") -> RunRow:
+    """Return the row of a run whose database is not there any more, or cannot be read."""
+    gone = f"{run.root}/state/run.db is missing; 'sictl start {run.repo}' brings back the daemon's copy"
     blank = Settings()
     return RunRow(
         run_id=run.run_id,
@@ -187,7 +188,7 @@ def lost_row(run: KnownRun) -> RunRow:
         counters=rows.blank_counters(blank),
         budget=rows.blank_budget(),
         actors=[],
-        reason=f"{run.root}/state/run.db is missing; 'sictl start {run.repo}' brings back the daemon's copy",
+        reason=why or gone,
     )
 
 

@@ -25,7 +25,7 @@ from sid_daemon.resting import Resting
 from sid_daemon.runstore import documents_as
 from sid_daemon.setting_rows import setting, setting_rows
 from sid_daemon.store.registry import KnownRun
-from sid_protocol.errors import NotRunning, Refused
+from sid_protocol.errors import NotRunning, Refused, StoreError
 from sid_protocol.events import ConfigChanged, RunPaused, RunResumed
 from sid_protocol.params import (
     ApplyParams,
@@ -168,9 +168,15 @@ class Methods:
     async def list(self, _params: NoParams, _call: object) -> RunList:
         """`run.list`."""
         runs = await self._host.runs()
-        listed = [await self._row(run) for run in runs]
+        listed = [await self._listed(run) for run in runs]
         order = {"running": 0, "paused": 1}
         return RunList(runs=sorted(listed, key=lambda row: order.get(row.status, 2)))
+
+    async def _listed(self, run: KnownRun) -> RunRow:
+        try:
+            return await self._row(run)
+        except StoreError as error:  # one that cannot be read hides no other
+            return live_rows.lost_row(run, str(error))
 
     async def status(self, params: RunParams, _call: object) -> RunRow:
         """`run.status`."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.harness import Wire
+from tests.e2e.harness import HANG_S, Wire
 from tests.faults.harness import Stage
 
 
@@ -48,6 +48,19 @@ def test_verify_says_what_disagrees(stage: Stage) -> None:
     assert document["agrees"] is False
     assert len(document["disagreements"]) >= 3
     stage.leave(daemon)
+
+
+def test_a_run_that_cannot_be_read_hides_no_other_and_keeps_no_daemon(stage: Stage) -> None:
+    for side in ("-wal", "-shm"):
+        stage.database.with_name(f"run.db{side}").unlink(missing_ok=True)
+    stage.database.write_text("no database\n" * 100)
+    daemon = stage.world.daemon()
+    (row,) = stage.world.sictl("status", "--json").json["runs"]
+    assert (row["run_id"], row["status"]) == (stage.run_id, "failed")
+    assert "is damaged" in row["reason"]
+    assert "is damaged" in stage.world.sictl("history", stage.repo.path, code=1).err
+    stage.world.sictl("daemon", "shutdown")
+    daemon.wait(HANG_S)
 
 
 def test_a_cleaned_repository_costs_nothing_in_mid_run(stage: Stage) -> None:
