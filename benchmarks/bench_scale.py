@@ -1,8 +1,9 @@
 """What a round costs after many others: a run is given so many recorded rounds, resumed, and goes on for a few.
 
 A real run of three rounds is made once. Its second round is then entered into the database as often as is asked for, with
-its documents, and a daemon is started on it. Printed are the time until the run goes on, and wall time, CPU time of the
-daemon and its memory for each round that follows, beside the same with few rounds.
+its documents, and in git with a tag, and a daemon is started on it. Printed are the time until the run goes on, and wall time,
+CPU time of the daemon and its memory for each round that follows, beside the same with few rounds; then what it takes to look at
+the run. What verifying finds is not told: of rounds that never were there are no files and no merges.
 
     python benchmarks/bench_scale.py [--rounds 50 5000] [--more 5]
 """
@@ -14,6 +15,7 @@ import json
 import os
 import sqlite3
 import statistics
+import subprocess
 import time
 from contextlib import closing
 from dataclasses import replace
@@ -71,6 +73,33 @@ def multiplied(database: Path, rounds: int) -> None:
         db.commit()
 
 
+def tagged(repo: str, rounds: int, env: dict[str, str]) -> None:
+    """Give every round that was entered the tag of its loser."""
+    head = subprocess.check_output(["git", "-C", repo, "rev-parse", "main"], env=env, text=True).strip()
+    refs = (f"create refs/tags/archive/round_{number}_executor_1 {head}\n" for number in range(4, rounds + 1))
+    subprocess.run(
+        ["git", "-C", repo, "update-ref", "--stdin"], input="".join(refs), text=True, check=True, env=env
+    )
+
+
+def looked_at(daemon: Daemon, rounds: int) -> str:
+    """Time what reads a run; returns a line of it."""
+    run = daemon.call("run.list")["runs"][0]["run_id"]
+    told = []
+    for method, params in (
+        ("run.list", {}),
+        ("run.status", {"run": run}),
+        ("run.round", {"run": run, "iteration": rounds // 2}),
+        ("run.history", {"run": run, "since": max(0, rounds - 100)}),
+        ("run.verify", {"run": run}),
+    ):
+        begun, cpu = time.monotonic(), daemon.cpu_s()[0]
+        daemon.call(method, **params)
+        took, used = time.monotonic() - begun, daemon.cpu_s()[0] - cpu
+        told.append(f"{method} {1000 * took:.0f} ms ({1000 * used:.0f} CPU, {daemon.rss_mb():.0f} MiB)")
+    return ", ".join(told)
+
+
 def as_round(text: str, number: int) -> str:
     """Return a text of the second round as one of another."""
     for old, new in (
@@ -84,8 +113,8 @@ def as_round(text: str, number: int) -> str:
     return f"{number}{text[1:]}" if text.startswith("2\t") else text
 
 
-def measure(rounds: int, more: int) -> dict[str, float]:
-    """Resume a run of so many rounds, and let it go on for some more."""
+def measure(rounds: int, more: int) -> tuple[dict[str, float], str]:
+    """Resume a run of so many rounds, let it go on for some more, and look at it."""
     with daemon_with_run(2, 3, RUN) as (daemon, repo):
         daemon.call("log.subscribe", since=0)
         daemon.call("run.start", repo=repo)
@@ -94,6 +123,7 @@ def measure(rounds: int, more: int) -> dict[str, float]:
         daemon.process.wait(30)
         database = Path(repo, ".sid/topics/default/state/run.db")
         multiplied(database, rounds)
+        tagged(repo, rounds, daemon.env)
         settings = Path(repo, ".sid/topics/default/config/settings.json")
         go_on = {
             "max_iterations": rounds + more,
@@ -123,7 +153,7 @@ def measure(rounds: int, more: int) -> dict[str, float]:
             weights.append(again.rss_mb())
         again.until("run_ended")
         assert cursor >= 0
-        return {
+        figures = {
             "mb": database.stat().st_size / 2**20,
             "up_s": up - begun,
             "resume_s": started - up,
@@ -131,6 +161,7 @@ def measure(rounds: int, more: int) -> dict[str, float]:
             "cpu_s": statistics.median(cpus[1:]),
             "rss_mb": weights[-1],
         }
+        return figures, looked_at(again, rounds)
 
 
 def main() -> None:
@@ -142,12 +173,12 @@ def main() -> None:
     print(f"load before: {os.getloadavg()[0]:.2f} on {os.cpu_count()} cores; two candidates a round")
     first: dict[str, float] = {}
     for rounds in options.rounds:
-        got = measure(rounds, options.more)
+        got, looks = measure(rounds, options.more)
         first = first or got
         print(
             f"{rounds} rounds recorded, {got['mb']:.0f} MiB: up in {got['up_s']:.2f} s, going on {got['resume_s']:.2f} s later; "
             f"a round {got['wall_s']:.2f} s, {1000 * got['cpu_s']:.0f} ms CPU ({got['cpu_s'] / first['cpu_s']:.2f} times); "
-            f"{got['rss_mb']:.0f} MiB"
+            f"{got['rss_mb']:.0f} MiB\n  {looks}"
         )
     print(f"load after: {os.getloadavg()[0]:.2f}")
 
