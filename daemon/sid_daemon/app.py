@@ -22,7 +22,7 @@ import trio
 
 from sid_daemon.about import About
 from sid_daemon.daemon_settings import DaemonSettings, read_daemon_settings
-from sid_daemon.lean import import_pydantic, let_code_go
+from sid_daemon.lean import import_pydantic, import_pygit2, let_code_go
 from sid_daemon.listening import Listening, activated, bind
 from sid_daemon.logs import Logs, StandardError, configure
 from sid_daemon.notify import Notifier
@@ -221,6 +221,7 @@ class _Daemon:
 def _import_the_rest() -> Callable[..., Assembly]:
     """Import all that is left, in a thread."""
     import_pydantic()
+    import_pygit2()
     from sid_daemon.assembly import assemble
 
     return assemble

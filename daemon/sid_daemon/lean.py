@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+_AUTHORITIES = {"SSL_CERT_FILE": os.devnull, "SSL_CERT_DIR": "/"}
+"""Where OpenSSL is to look for certificates that it trusts: a file and a folder without any."""
 _MAPS = Path("/proc/self/smaps")
 _MADV_DONTNEED = 4
 """From Linux's `mman.h`."""
@@ -35,6 +38,20 @@ def import_pydantic() -> None:
     vars(metadata)["entry_points"] = _none
     with _without(**{"importlib.metadata": metadata}):
         importlib.import_module("pydantic.plugin._loader")
+
+
+def import_pygit2() -> None:
+    """Import it without the certificates of all authorities, which libgit2 would load at once: it is never told to connect."""
+    usual = {name: os.environ.get(name) for name in _AUTHORITIES}
+    os.environ.update(_AUTHORITIES)
+    try:
+        importlib.import_module("pygit2")
+    finally:
+        for name, value in usual.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def let_code_go() -> None:

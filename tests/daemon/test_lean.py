@@ -9,9 +9,10 @@ from sid_daemon.lean import _unchanged
 
 WHOLE_DAEMON = """
 import sys
-from sid_daemon.lean import import_pydantic, import_structlog, let_code_go
+from sid_daemon.lean import import_pydantic, import_pygit2, import_structlog, let_code_go
 import_structlog()
 import_pydantic()
+import_pygit2()
 import sid_daemon.app, sid_daemon.assembly
 """
 
@@ -30,9 +31,11 @@ def test_a_daemon_loads_nothing_that_it_never_uses_and_whoever_wants_it_later_ge
         "import asyncio, importlib.metadata\n"
         "async def one(): return importlib.metadata.version('pydantic')[0]\n"
         "print(asyncio.run(one()))\n"
+        "import pygit2, ssl\n"
+        "print(pygit2.settings.ssl_cert_file, ssl.get_default_verify_paths.__module__)\n"
     )
 
-    assert told.splitlines() == ["", "2"]
+    assert told.splitlines() == ["", "2", "None ssl"]
 
 
 def test_code_that_was_let_go_runs_when_it_is_wanted_again() -> None:
