@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from sid_daemon.assembly import Assembly
     from sid_daemon.connection import Call
     from sid_daemon.host import Host
+    from sid_daemon.tools import Tools
 
 log = structlog.get_logger("sid")
 _M_ARENA_MAX, _M_MMAP_THRESHOLD = -8, -3
@@ -149,9 +150,19 @@ class _Daemon:
         await nursery.start(server.serve, self._listening)
         self._tell_ready()
         with _letting_others_in():
+            make_tools = await trio.to_thread.run_sync(_import_tools)
+            nursery.start_soon((tools := make_tools()).begin)
             assemble = await trio.to_thread.run_sync(_import_the_rest)
         self._parts = parts = assemble(
-            self._settings, self._state_dir, registry, logs, nursery, emit, self._shut_down, self._about
+            self._settings,
+            self._state_dir,
+            registry,
+            logs,
+            nursery,
+            emit,
+            self._shut_down,
+            self._about,
+            tools,
         )
         self._assembled.set()
         await self._recover(parts)
@@ -216,6 +227,13 @@ class _Daemon:
             if scope.cancelled_caught and not host.active and not server.clients:
                 self._leave.set()
                 return
+
+
+def _import_tools() -> type[Tools]:
+    """Import what asks for interpreters, in a thread: they answer while the rest is imported."""
+    from sid_daemon.tools import Tools
+
+    return Tools
 
 
 def _import_the_rest() -> Callable[..., Assembly]:

@@ -37,6 +37,7 @@ from sid_daemon.reporting import LocalReports
 from sid_daemon.setup_agents import SetupAgents
 from sid_daemon.site import Machine, OpenLocalSite
 from sid_daemon.store.registry import KnownRun, Registry
+from sid_daemon.tools import Tools
 from sid_protocol.errors import AlreadyRunning, SidError, StoreError
 from sid_protocol.events import RunFailed
 from sid_protocol.settings import Settings
@@ -72,6 +73,7 @@ def assemble(
     emit: Emit,
     shut_down: Callable[[bool], None],
     about: About,
+    tools: Tools,
 ) -> Assembly:
     """Put a daemon together.
 
@@ -84,9 +86,10 @@ def assemble(
         emit: Takes log records.
         shut_down: Asks the daemon to leave: `shut_down(now)`.
         about: What daemon it is.
+        tools: The machine's interpreters.
     """
     service = Service(prices=settings.prices, learn=logs.redactor.learn)
-    machine = Machine(MachineLock(lock_path(os.environ, str(state_dir))), service)
+    machine = Machine(MachineLock(lock_path(os.environ, str(state_dir))), service, tools)
     charts = Charts(machine.lock)
     host = Host(registry, state_dir, MakeRunConductor(machine), charts, emit, nursery, logs.redactor)
     intake = Intake(host, OpenLocalSite(machine))

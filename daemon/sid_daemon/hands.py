@@ -7,7 +7,6 @@ run starts; removed with all that the run made when it ends.
 from __future__ import annotations
 
 import functools
-import os
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,6 @@ from sid_actors.workbench.benchmark import LocalBench
 from sid_actors.workbench.local import LocalWorkbench, seal_of
 from sid_actors.workbench.sandbox import Sandbox
 from sid_actors.workbench.shared import Shared
-from sid_actors.workbench.toolchain import find_toolchain
 from sid_daemon.conductor import Conductor
 from sid_daemon.core.state import RunState
 from sid_daemon.host import Host
@@ -148,9 +146,7 @@ class RunHands:
 
     async def make(self) -> None:
         """Find the tools that agents get, and clear what a killed daemon left; a few milliseconds."""
-        path, home = os.environ.get("PATH", os.defpath), os.environ.get("HOME", "/")
-        tools = await trio.to_thread.run_sync(lambda: find_toolchain(path, home=home))
-        self._tools = tools
+        self._tools = await self._machine.tools.find()
         for lock in await self._git.drop_dead_locks():
             self.tell("lock_removed", f"a daemon that was killed left {lock}")
 

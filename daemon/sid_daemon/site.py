@@ -32,6 +32,7 @@ from sid_actors.workbench.shared import check_paths
 from sid_actors.workbench.submodules import check_submodules
 from sid_daemon.core.state import RunState
 from sid_daemon.forecast import estimate_line
+from sid_daemon.tools import Tools
 from sid_protocol.errors import GitError, Refused, SettingsInvalid
 from sid_protocol.locations import track_root
 from sid_protocol.settings import Settings
@@ -45,10 +46,12 @@ class Machine:
     Args:
         lock: The machine's benchmark lock.
         service: What all runs share of a model service.
+        tools: Its interpreters.
     """
 
-    def __init__(self, lock: MachineLock, service: Service | None = None) -> None:
+    def __init__(self, lock: MachineLock, service: Service | None = None, tools: Tools | None = None) -> None:
         self.lock = lock
+        self.tools = tools or Tools()
         self.standstill = Standstill()
         self.service = service or Service()
         self.sandbox_fault: str | None = None
