@@ -145,6 +145,13 @@ def write_text(root: Path, name: str, text: str) -> None:
     write_whole(root / "config" / name, text.encode())
 
 
+def clear_beside(root: Path) -> None:
+    """Remove what a crash left beside files of `config/` that were being written."""
+    with _WRITING:
+        for left in (root / "config").glob(".*.new"):
+            left.unlink(missing_ok=True)
+
+
 def copy_files(source: Path, target: Path) -> None:
     """Copy the user's files of a track from one folder to another; what is there already is left alone.
 

@@ -268,6 +268,7 @@ class RunStore:
             await trio.to_thread.run_sync(self._catch_up, limiter=self._limiter)
 
     def _catch_up(self) -> None:
+        config.clear_beside(self.root)
         self._shown.clear(CHART)
         for path, text in self.journal.unshown_documents():
             self._shown.clear(path)

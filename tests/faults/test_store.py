@@ -198,7 +198,11 @@ async def test_views_that_a_crash_left_unwritten_are_written_at_the_next_start(s
     await store.close()
     late = root / "state/iteration_history/round_2.json"
     assert not late.exists()
-    for path in (late, root / RAW_DATA):  # the crash came in the middle of writing these
+    for path in (
+        late,
+        root / RAW_DATA,
+        root / "config/settings.json",
+    ):  # the crash came in the middle of writing these
         path.parent.mkdir(exist_ok=True)
         path.with_name(f".{path.name}.7-1.new").write_text("half of i")
 
@@ -206,6 +210,7 @@ async def test_views_that_a_crash_left_unwritten_are_written_at_the_next_start(s
     await again.open()
     await again.catch_up()
     shown = texts(root)
+    assert not [path for path in shown if path.endswith(".new")]
     await again.export()
     assert texts(root) == shown
     assert json.loads(late.read_text())["iteration"] == 2
