@@ -12,6 +12,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,12 +93,20 @@ class Stage:
             subprocess.run(["rm", "-rf", self.world.base / name], check=True)
             subprocess.run(["cp", "-a", self.world.base / f"kept-{name}", self.world.base / name], check=True)
 
-    def fault_daemon(self, module: str = "tests.faults.daemon", **env: str) -> subprocess.Popen[Any]:
-        """Start the daemon with crash points, or as another module runs it, and return once it answers."""
+    def fault_daemon(
+        self, module: str = "tests.faults.daemon", under: Sequence[str] = (), **env: str
+    ) -> subprocess.Popen[Any]:
+        """Start the daemon with crash points, or as another module runs it, and return once it answers.
+
+        Args:
+            module: What runs it.
+            under: Words before its own, such as a tracer's that becomes it.
+            env: More variables.
+        """
         read_end, write_end = os.pipe()
         with os.fdopen(read_end, "rb") as ready:
             process = self.world.spawn(
-                [sys.executable, "-m", module, "--ready-fd", str(write_end)],
+                [*under, sys.executable, "-m", module, "--ready-fd", str(write_end)],
                 pass_fds=(write_end,),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -123,9 +132,9 @@ class Stage:
             wire.call("daemon.shutdown")
         daemon.wait(HANG_S)
 
-    def crash_at(self, point: str, **env: str) -> bool:
+    def crash_at(self, point: str, under: Sequence[str] = (), **env: str) -> bool:
         """Run until the daemon dies at a crash point; says whether it came to that."""
-        daemon = self.fault_daemon(SID_FAULT=point, **env)
+        daemon = self.fault_daemon(under=under, SID_FAULT=point, **env)
         self.start()
         if self.until_end(daemon):
             return True
