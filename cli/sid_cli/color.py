@@ -67,6 +67,13 @@ class Marks:
         )
 
 
-def marks_for(encoding: str | None) -> Marks:
-    """Return the signs that a stream of this encoding can show."""
-    return Marks(utf8=(encoding or "").lower().replace("-", "") == "utf8")
+def marks_for(encoding: str | None, environ: Mapping[str, str]) -> Marks:
+    """Return the signs that a stream of this encoding can show.
+
+    Args:
+        encoding: The stream's.
+        environ: The process's environment. Python writes UTF-8 where the user asked for the locale C, which has ASCII alone.
+    """
+    asked = next((environ[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if environ.get(name)), "")
+    is_utf8 = (encoding or "").lower().replace("-", "") == "utf8"
+    return Marks(utf8=is_utf8 and asked not in ("C", "POSIX"))

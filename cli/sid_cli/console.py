@@ -68,7 +68,7 @@ class Console:
     @property
     def marks(self) -> Marks:
         """The signs that stdout can show."""
-        return marks_for(sys.stdout.encoding)
+        return marks_for(sys.stdout.encoding, os.environ)
 
     @property
     def width(self) -> int | None:

@@ -135,15 +135,18 @@ def test_colour_by_option_then_environment_then_terminal(choice, environ, is_tty
 
 
 def test_signs_are_ascii_where_the_stream_is():
-    assert marks_for("UTF-8").yes == "✓"
+    assert marks_for("UTF-8", {"LANG": "de_DE.UTF-8"}).yes == "✓"
     for encoding in ("ascii", None):
-        marks = marks_for(encoding)
+        marks = marks_for(encoding, {})
         assert all(
             getattr(marks, name).isascii()
             for name in ("yes", "no", "now", "unsure", "rule", "dot", "plus_minus")
         )
     assert Paint(enabled=True)("x", "red") == "\x1b[31mx\x1b[0m"
     assert Paint()("x", "red") == "x"
+    # Where Python writes UTF-8 into the locale C, too.
+    assert marks_for("utf-8", {"LC_ALL": "C", "LANG": "de_DE.UTF-8"}).yes == "+"
+    assert marks_for("utf-8", {"LC_ALL": "", "LANG": "POSIX"}).yes == "+"
 
 
 def test_a_record_is_one_line_in_the_order_of_the_promise():
