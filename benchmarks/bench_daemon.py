@@ -2,7 +2,7 @@
 
 Whole processes are timed side by side with `python -c pass`, in turn, so that a busy machine slows both; told are the least and the
 median of each, and CPU time before wall time, which says more about the machine's other users. Answers are timed with a run of
-eight executors at work and ten subscribers. A loop's lag is what an answer that needs no thread (`daemon.info`) took beyond the
+32 executors at work and ten subscribers. A loop's lag is what an answer that needs no thread (`daemon.info`) took beyond the
 quickest.
 
     python benchmarks/bench_daemon.py [--times 40] [--calls 400] [--followers 200] [--rate 2000]
@@ -144,9 +144,17 @@ def wake_ups(pid: int) -> dict[str, int]:
     return {name: int(text.split("voluntary_ctxt_switches:")[1].split()[0]) for name, text in told.items()}
 
 
+def loop_s(daemon: Daemon) -> tuple[float, float]:
+    """Return how long a daemon's loop has run, and stood ready to run while others had the processors, in seconds."""
+    ran, waited, _ = (
+        Path(f"/proc/{daemon.process.pid}/task/{daemon.process.pid}/schedstat").read_text().split()
+    )
+    return int(ran) / 1e9, int(waited) / 1e9
+
+
 def at_work(calls: int) -> None:
     """Measure answers beside a run."""
-    with daemon_with_run(8, 50, RUN) as (daemon, repo):
+    with daemon_with_run(32, 50, RUN) as (daemon, repo):
         daemon.call("run.start", repo=repo)
         run = daemon.call("run.list")["runs"][0]["run_id"]
         readers = []
@@ -155,6 +163,7 @@ def at_work(calls: int) -> None:
             reader.connect(daemon.env["SID_SOCKET"])
             reader.sendall(b'{"jsonrpc":"2.0","id":1,"method":"log.subscribe","params":{"since":0}}\n')
             readers.append(reader)
+        before = loop_s(daemon)
         for method, params in (("daemon.info", {}), ("run.status", {"run": run})):
             took = []
             for _ in range(calls):
@@ -166,6 +175,8 @@ def at_work(calls: int) -> None:
             p50, p99 = took[len(took) // 2], took[int(len(took) * 0.99)]
             told = f", lag p99 {p99 - took[0]:.1f} ms" if method == "daemon.info" else ""
             print(f"{method} at work: p50 {p50:.2f} ms, p99 {p99:.1f} ms, most {took[-1]:.1f}{told}")
+        used, waited = (now - then for now, then in zip(loop_s(daemon), before, strict=True))
+        print(f"the loop used {used:.1f} s of a processor and waited {waited:.1f} s for one")
         print(json.dumps({"rss_mb": round(daemon.rss_mb(), 1)}))
         for reader in readers:
             reader.close()

@@ -266,7 +266,7 @@ async def _settle() -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
-    let_code_go()
+    await trio.to_thread.run_sync(let_code_go)
 
 
 async def _then_cancel(wait: Callable[[], Awaitable[None]], nursery: trio.Nursery) -> None:
