@@ -1,7 +1,8 @@
 """The composition root of the daemon: lock, socket, log, runs, server, and a clean way out.
 
 It binds and answers `daemon.info` first, with as little imported as that takes: no model, no git, no agent. `assembly`, which
-picks the classes of runs and methods, is slow to import and comes while the socket answers. SIGTERM and SIGINT suspend all runs: the next daemon goes on with them.
+picks the classes of runs and methods, is slow to import and comes while the socket answers. SIGTERM, SIGINT and SIGHUP suspend
+all runs: the next daemon goes on with them.
 """
 
 from __future__ import annotations
@@ -213,7 +214,10 @@ class _Daemon:
         self._leave.set()
 
     async def _on_signals(self) -> None:
-        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        # A terminal that is closed asks the daemon in it to leave, unless it was started to outlive it (nohup).
+        outlives = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        hangup = () if outlives else (signal.SIGHUP,)
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, *hangup) as signals:
             async for _ in signals:
                 self._shut_down(now=self._leave.is_set())
 

@@ -63,7 +63,7 @@ def sid_page() -> str:
         escaped(
             "sid runs in the foreground, serves JSON-RPC on a Unix socket of its user's, and goes on with every run that "
             "was active when it ended. sictl starts it where it is needed; 'sictl service install' makes it a service of "
-            "the user's. SIGTERM and SIGINT stop it: runs are left so that they go on at the next start."
+            "the user's. SIGTERM, SIGINT and SIGHUP stop it: runs are left so that they go on at the next start."
         ),
         ".SH FILES",
         ".TP",

@@ -329,6 +329,19 @@ def test_a_daemon_that_is_said_to_have_shut_down_is_gone(world: World) -> None:
     assert gone
 
 
+def test_a_daemon_whose_terminal_is_closed_leaves(world: World) -> None:
+    ours = signal.signal(
+        signal.SIGHUP, signal.SIG_DFL
+    )  # under nohup the daemon would inherit that it is ignored
+    try:
+        daemon = world.daemon()
+    finally:
+        signal.signal(signal.SIGHUP, ours)
+    daemon.send_signal(signal.SIGHUP)
+    assert daemon.wait(HANG_S) == 0
+    assert not Path(world.socket).exists()
+
+
 @pytest.mark.slow
 def test_a_daemon_leaves_while_a_run_is_on_and_its_client_is_told(world: World, numbers: Repo) -> None:
     agent = world.agent()
