@@ -113,6 +113,10 @@ def test_a_user_is_told_what_is_special() -> None:
 
     assert status_notes(state) == []
     assert "sictl resume" in status_notes(replace(state, status="paused"))[0]
+    assert status_notes(replace(state, status="running", stopping=True)) == [
+        "stopping: it takes at most 10 s"
+    ]
+    assert status_notes(replace(state, status="user_stopped", stopping=True)) == []
     assert (
         "the benchmark failed"
         in status_notes(replace(state, history=replace(state.history, broken_rounds=1)))[0]

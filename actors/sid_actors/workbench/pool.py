@@ -90,7 +90,8 @@ class PlainCheckout:
             return await self._fill_by_git(revision, manifest)
         except (pygit2.GitError, KeyError, OSError) as error:  # libgit2's where the repository has gone
             why = getattr(error, "strerror", None) or error
-            raise GitError(f"cannot fill the checkout {self.folder}: {why}") from error
+            hint = "the repository's folder must be writable, and have room"
+            raise GitError(f"cannot fill the checkout {self.folder}: {why}", hint=hint) from error
 
     async def _fill_by_git(self, revision: str, manifest: disk.Manifest | None) -> str:
         await trio.to_thread.run_sync(self._prepare, manifest)

@@ -16,7 +16,7 @@ from sid_daemon.core.audit import Audited, headline
 from sid_daemon.core.evidence import MAD_TO_SD, findable_gains
 from sid_daemon.core.ladder import rung_line, rung_of
 from sid_daemon.core.measuring import NOISY_MIN_EFFECT
-from sid_daemon.core.state import ENDED, RunState, Spent
+from sid_daemon.core.state import ACTIVE, ENDED, RunState, Spent
 from sid_daemon.core.wording import noise_line
 from sid_daemon.figures import improvement, percentage
 from sid_protocol import ids
@@ -155,6 +155,8 @@ def status_notes(state: RunState) -> list[str]:
         notes.append(noise_line(noise, *findable_gains(noise, NOISY_MIN_EFFECT if least is None else least)))
     if state.status == "paused":
         notes.append("paused: 'sictl resume' goes on")
+    if state.stopping and state.status in ACTIVE:
+        notes.append("stopping: it takes at most 10 s")
     if state.history.broken_rounds:
         notes.append("the benchmark failed on the improvement branch itself: no candidate was judged")
     if state.hint and state.status in ENDED:
