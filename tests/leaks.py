@@ -67,8 +67,8 @@ class Snapshot:
         try:
             marked = process.environ().get(MARKER) == str(self.base)
             return marked or Path(process.cwd()).is_relative_to(self.base)
-        except psutil.Error:
-            return False  # another user's, a zombie, or just gone
+        except (psutil.Error, OSError):
+            return False  # another user's, a zombie, just gone, or in a folder of too deep a name
 
 
 def _describe(process: psutil.Process) -> str:

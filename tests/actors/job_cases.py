@@ -73,7 +73,7 @@ def alive_in(folder: Path) -> list[psutil.Process]:
             works_there = Path(process.cwd()).is_relative_to(folder)
             if works_there and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
-        except psutil.Error:
+        except (psutil.Error, OSError):
             continue  # ended meanwhile, or another user's
     return found
 

@@ -238,6 +238,7 @@ ENDED_FOR = {
 """How each that cannot go on ends: category, and the words that name the limit."""
 
 
+@pytest.mark.timeout(600)
 def test_floods_end_where_the_limits_are(target: Repo, world: World) -> None:
     agent = world.agent()
     seats = {**FLOODS, **dict.fromkeys(BENCH_FLOODS, "true"), "honest": "true"}
@@ -247,7 +248,9 @@ def test_floods_end_where_the_limits_are(target: Repo, world: World) -> None:
         sandbox=True,
     )
     with clean_repository(target):
-        world.run(target, "--rounds", "1")
+        world.sictl("start", target.path, "--rounds", "1")
+        with world.wire() as wire:
+            wire.follow().until("run_ended")
     found = outcomes(world, target, list(seats))
 
     told = {name: (found[name].category, words in found[name].why) for name, (_, words) in ENDED_FOR.items()}

@@ -339,7 +339,7 @@ class World:
         """Every process that works for this world, the daemon too, however far it has run away."""
         found = []
         for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
+            with contextlib.suppress(psutil.Error, OSError):  # such as a folder of too deep a name
                 if process.pid != os.getpid() and self._is_ours(process):
                     found.append(process)
         return found
