@@ -5,7 +5,7 @@ its documents, and in git with a tag, and a daemon is started on it. Printed are
 CPU time of the daemon and its memory for each round that follows, beside the same with few rounds; then what it takes to look at
 the run. What verifying finds is not told: of rounds that never were there are no files and no merges.
 
-    python benchmarks/bench_scale.py [--rounds 50 5000] [--more 5]
+    python benchmarks/bench_scale.py [--rounds 50 10000] [--more 5]
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def measure(rounds: int, more: int) -> tuple[dict[str, float], str]:
 def main() -> None:
     """Print a row for each number of rounds."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--rounds", type=int, nargs="+", default=[50, 5000])
+    parser.add_argument("--rounds", type=int, nargs="+", default=[50, 10_000])
     parser.add_argument("--more", type=int, default=5)
     options = parser.parse_args()
     print(f"load before: {os.getloadavg()[0]:.2f} on {os.cpu_count()} cores; two candidates a round")
