@@ -62,7 +62,7 @@ def main(argv: list[str] | None = None) -> int:
 
             sys.stdout.write(json.dumps(examine()) + "\n")
             return 0
-        gc.disable()  # until all is loaded, which stays: looking through it again and again is a third of the start
+        gc.disable()  # until all is loaded, which stays: looking through it again and again is an eighth of the start
         from sid_daemon.lean import import_structlog
 
         import_structlog()
