@@ -377,3 +377,22 @@ def test_a_run_that_cannot_be_resumed_has_failed_and_says_why(world: World, numb
     settings.write_text(raw)
     world.run(numbers, "--rounds", "1")
     check_every_round_once(numbers, 1)
+
+
+@pytest.mark.slow
+def test_the_database_of_a_run_that_rests_is_not_read_at_every_look(world: World, numbers: Repo) -> None:
+    database = numbers.path / ".sid/topics/default/state/run.db"
+    world.daemon()
+    world.init(numbers, world.agent())
+    written = database.stat().st_mtime_ns - 10**10
+    os.utime(database, ns=(written, written))
+    first, whole = world.row(numbers), database.read_bytes()
+    # Its size, time and number are the same: who reads it now finds no database.
+    with database.open("r+b") as file:
+        file.write(bytes(len(whole)))
+    os.utime(database, ns=(written, written))
+    assert world.row(numbers) == first
+
+    database.write_bytes(whole)
+    world.run(numbers, "--rounds", "1")
+    assert world.row(numbers)["iteration"] == 1
