@@ -251,6 +251,7 @@ def test_a_guarded_sub_score_must_not_get_worse(memory, wins):
         assert verdict.outcomes["executor_1"].status == "regression"
         assert "guard memory" in (verdict.outcomes["executor_1"].why or "")
         assert verdict.regressions_detected
+        assert verdict.score_after == 101.0, "the merged tree was measured"
 
 
 def test_a_guard_without_a_baseline_takes_it_from_the_incumbent():

@@ -54,6 +54,7 @@ def deterministic_round(session: Session) -> Steps[Verdict | None]:
             return None
     session.outcomes.update({one.arm: _judge(session, one) for one in session.candidates})
     reason: str | None = None
+    confirmed: float | None = None
     for candidate in _contenders(session):
         if not (yield from session.merge(candidate.arm)):
             reason = _refuse(session, candidate, "merge conflict")
@@ -66,6 +67,7 @@ def deterministic_round(session: Session) -> Steps[Verdict | None]:
             continue
         if merged.value != candidate.smoke.value:
             return None
+        confirmed = merged.value
         refused = refused_by_scores(session.policy.guards, session.guard_baseline, merged)
         if refused is not None:
             reason = _refuse(session, candidate, refused, category="regression")
@@ -82,7 +84,7 @@ def deterministic_round(session: Session) -> Steps[Verdict | None]:
             reason = _refuse(session, candidate, look.why, category=look.category)
             continue
         return _merged(session, candidate, merged)
-    return _nobody(session, reason)
+    return replace(_nobody(session, reason), score_after=confirmed)
 
 
 def _check_is_due(session: Session) -> bool:

@@ -247,7 +247,7 @@ def _held_off(why: str, sealed: tuple[str, ...]) -> str | None:
     if not _NO_WRITE.search(why):
         return None
     words = (_IN_WORKTREE.sub("", word) for word in _WORDS.findall(why))
-    return next((word for word in words if covered(word, sealed)), None)
+    return next((word for word in words if covered(word, sealed) or covered(f"{word}/.", sealed)), None)
 
 
 def on_executor_killed(turn: Turn, command: RunPlan, event: AgentKilled, record: ForceKill) -> None:
