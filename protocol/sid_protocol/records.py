@@ -19,6 +19,7 @@ from pydantic import (
     Field,
     JsonValue,
     StringConstraints,
+    model_validator,
 )
 
 ANSWER_TEXT_LIMIT = 4000
@@ -149,13 +150,24 @@ class HistoryReference(Record):
 class CriticReview(Record):
     """The critic's review; binds. What the rules decide by code, a critic may leave out."""
 
-    h001_hypothesis_count: Point = "pass"
-    h002_family_streak: Point = "pass"
-    h003_intra_round_diversity: Point = "pass"
-    schema_valid: Point = "pass"
-    history_aware: Point = "pass"
+    model_config = ConfigDict(json_schema_extra={"required": ["verdict"]})
+
+    h001_hypothesis_count: Point
+    h002_family_streak: Point
+    h003_intra_round_diversity: Point
+    schema_valid: Point
+    history_aware: Point
     verdict: Literal["approved", "rejected"]
     rejection_reason: Text | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _left_out(cls, data: object) -> object:
+        # No defaults of the fields: a recording knows a question by what is not the default.
+        if not isinstance(data, dict):
+            return data
+        points = (name for name in cls.model_fields if name not in ("verdict", "rejection_reason"))
+        return {**dict.fromkeys(points, "pass"), **data}
 
 
 class ArchitectChecks(Record):

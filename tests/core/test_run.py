@@ -223,7 +223,10 @@ def test_an_executor_that_fails_twice_is_left_out() -> None:
             "exit status 1: Read-only file system: '/r/worktrees/round_1_executor_1/bench.py'",
             "sealed_file_violation",
         ),
-        ("exit status 1: OSError: [Errno 16] Device or resource busy: 'data' -> 'd2'", "sealed_file_violation"),
+        (
+            "exit status 1: OSError: [Errno 16] Device or resource busy: 'data' -> 'd2'",
+            "sealed_file_violation",
+        ),
         ("exit status 1: OSError: [Errno 30] Read-only file system: '/etc/passwd'", "logic_error"),
         ("exit status 1: ValueError: bench.py is odd", "logic_error"),
     ],
