@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -103,15 +103,7 @@ FAMILIES = (
     "documentation",
     "other",
 )
-STEPS: tuple[Step, ...] = (
-    "research",
-    "planning",
-    "critic_review",
-    "execution",
-    "tournament",
-    "recording",
-    "stop_check",
-)
+STEPS: tuple[Step, ...] = get_args(Step)
 
 
 class Record(BaseModel):
@@ -164,10 +156,9 @@ class CriticReview(Record):
     @classmethod
     def _left_out(cls, data: object) -> object:
         # No defaults of the fields: a recording knows a question by what is not the default.
-        if not isinstance(data, dict):
-            return data
-        points = (name for name in cls.model_fields if name not in ("verdict", "rejection_reason"))
-        return {**dict.fromkeys(points, "pass"), **data}
+        return (
+            {**dict.fromkeys(list(cls.model_fields)[:5], "pass"), **data} if isinstance(data, dict) else data
+        )
 
 
 class ArchitectChecks(Record):
