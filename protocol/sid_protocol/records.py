@@ -187,7 +187,6 @@ class PlanAnswer(Record):
     hypothesis: Annotated[Text, StringConstraints(strip_whitespace=True)] = Field(
         description="One testable hypothesis: what to change, the expected effect, and why."
     )
-    """May be empty: that is for H001 to reject, and on record."""
     approach_family: Line = Field(description="The approach family of the change.")
     target_files: list[Line] = Field(max_length=200)
     steps: list[PlanStep] = Field(min_length=1, max_length=200)
@@ -561,7 +560,6 @@ class Baseline(Record):
     baseline_score: float
     recorded_at: str
     samples: list[float] = Field(default_factory=list)
-    """With the two below empty in a track of a tool that records none."""
     commit: str = ""
     benchmark_command: str = ""
 
