@@ -196,10 +196,10 @@ class Conductor:
 
     async def _receive(self) -> list[AnyEvent]:
         """Wait for an event, and take along what else is ready: one transaction for all of it."""
-        events = [await self._mail.receive()]
+        events = [self.store.without_secrets(await self._mail.receive())]
         while True:
             try:
-                events.append(self._mail.receive_nowait())
+                events.append(self.store.without_secrets(self._mail.receive_nowait()))
             except trio.WouldBlock:
                 return events
 

@@ -1,6 +1,6 @@
 """Takes secrets out of what is logged, and makes plain JSON of it.
 
-Used by `logs` for every record, before it goes anywhere, and by the recorder of runs. Knows the values of secret environment
+Used by `logs` for every record, before it goes anywhere, by the recorder of runs, and for every event before it is journalled. Knows the values of secret environment
 variables and what it is told (`learn`), and the usual shapes of keys and tokens, also in URLs. It
 errs on the side of hiding. The rule comes from the interfaces page: secrets never appear in any log.
 """
@@ -8,10 +8,16 @@ errs on the side of hiding. The rule comes from the interfaces page: secrets nev
 from __future__ import annotations
 
 import functools
+import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from sid_protocol.events import Event  # not loaded while the daemon starts, which needs this module
+
+E = TypeVar("E", bound="Event")
 
 HIDDEN = "***"
 TEXT_LIMIT = 8192
@@ -78,6 +84,8 @@ _SHAPES = tuple(
 )
 
 
+_SURE = tuple(one for one in _SHAPES if one[2] == HIDDEN or one[0][0] in ("http", "://", "token="))
+"""Keys of a usual shape, and what stands in URLs: no plan and no diff is spoilt by taking these out."""
 _WORDS = sorted({word for words, _, _ in _SHAPES for word in words}, key=len)
 _SHORTEST_TEXT = 8
 _SHORT = 40
@@ -121,13 +129,27 @@ class Redactor:
             text = self._pattern.sub(HIDDEN, text)
         if len(text) < _SHORTEST_TEXT:
             return text
-        lower = text.lower()
-        present = {word for word in _WORDS if word in lower}
-        if present:
-            for words, shape, replacement in _SHAPES:
-                if not present.isdisjoint(words):
-                    text = shape.sub(replacement, text)
-        return text
+        return _hidden(text, _SHAPES)
+
+    def event(self, event: E) -> E:
+        """Return an event without known secrets, keys of a usual shape, and tokens in URLs.
+
+        What is assigned to a name such as `TOKEN` stays: in a plan it is seldom a secret, and is work to be done.
+        """
+        text = event.model_dump_json()
+        if self._surely(text) == text:
+            return event
+        return type(event).model_validate_json(json.dumps(self._all_surely(event.model_dump(mode="json"))))
+
+    def _surely(self, text: str) -> str:
+        return _hidden(text if self._pattern is None else self._pattern.sub(HIDDEN, text), _SURE)
+
+    def _all_surely(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._surely(value)
+        if isinstance(value, dict):
+            return {key: self._all_surely(inner) for key, inner in value.items()}
+        return [self._all_surely(inner) for inner in value] if isinstance(value, list) else value
 
     def holds_secret(self, text: str) -> bool:
         """Say whether a text holds a known secret or a key of a usual shape.
@@ -166,6 +188,16 @@ class Redactor:
         if depth < _DEEPEST and isinstance(value, (list, tuple, set, frozenset)):
             return [self.clean(inner, depth + 1) for inner in value]
         return self.clean(str(value), depth)
+
+
+def _hidden(text: str, shapes: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...]) -> str:
+    lower = text.lower()
+    present = {word for word in _WORDS if word in lower}
+    if present:
+        for words, shape, replacement in shapes:
+            if not present.isdisjoint(words):
+                text = shape.sub(replacement, text)
+    return text
 
 
 @functools.lru_cache(maxsize=_SHORT_KEPT)

@@ -19,6 +19,7 @@ import trio
 from sid_daemon import config
 from sid_daemon.core.state import RunState
 from sid_daemon.lean import let_memory_go
+from sid_daemon.redaction import E
 from sid_daemon.replay.recorder import Recorder
 from sid_daemon.states import STATE_VERSION, dump_state, fold_and_keep
 from sid_daemon.store.documents import EVENTS, IMPROVEMENTS, LISTS, RAW_DATA, render_list
@@ -76,6 +77,10 @@ class RunStore:
         self._journal: Journal | None = None
         self._readers = 0
         self._close_later = False
+
+    def without_secrets(self, event: E) -> E:
+        """Return an event as it may be journalled: what agents and benchmarks say may hold keys."""
+        return event if self._recorder is None else self._recorder.without_secrets(event)
 
     def keep_to_itself(self) -> None:
         """Keep kills and lessons out of the daemon's files: those of a replay are there already."""

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sid_daemon.redaction import HIDDEN, TEXT_LIMIT, Redactor, secrets_of
+from sid_protocol.events import AgentFailed, PlanDrafted
+from tests.core.play import plan
 
 SECRET = "s3cr3t-value/with+odd=chars"
 
@@ -131,3 +133,21 @@ def test_what_holds_itself_ends() -> None:
     loop: list[object] = []
     loop.append(loop)
     json.dumps(Redactor().clean(loop))
+
+
+def test_an_event_loses_its_secrets_and_no_work() -> None:
+    redactor = Redactor([SECRET])
+    said = f"see https://user:{SECRET}@host.invalid/x?token=abcdefgh and sk-ant-api03-abcdefghijklmnop"
+    leaking = AgentFailed(why=said, duration_s=2.5)
+    hidden = redactor.event(leaking)
+    assert hidden.why == f"see https://{HIDDEN}@host.invalid/x?token={HIDDEN} and {HIDDEN}"
+    assert (hidden.duration_s, hidden.kind) == (2.5, leaking.kind)
+
+    drafted = PlanDrafted(plan=plan("data"))
+    work = drafted.plan.model_copy(
+        update={"hypothesis": "Set MAX_TOKEN = 4096 and password: basic improvements"}
+    )
+    kept = drafted.model_copy(update={"plan": work})
+    assert redactor.event(kept) is kept
+    told = kept.model_copy(update={"plan": work.model_copy(update={"hypothesis": f"use {SECRET}"})})
+    assert redactor.event(told).plan.hypothesis == f"use {HIDDEN}"

@@ -22,12 +22,14 @@ def history(repo: Repo, number: int = 1) -> dict[str, Any]:
 
 def test_answers_that_are_none_are_asked_for_once_more_then_done_without(world: World, numbers: Repo) -> None:
     agent = world.agent()
+    key = "sk-ant-" + "a1b2" * 8
     bad = (
+        {"agent": "planner_a", "hypothesis": f"Set the value to 9 with {key}"},
         {"agent": "planner_b", "print": "I would rather not.\n"},
         {"agent": "planner_c", "print": '{"hypothesis": "Half a docu'},
         {"agent": "planner_d", "print": "x" * 1000, "times": 10_000},
         {"agent": "planner_e", "print": ""},
-        {"agent": "planner_f", "turn": 1, "exit": 1, "stderr": "out of coffee\n"},
+        {"agent": "planner_f", "turn": 1, "exit": 1, "stderr": f"out of coffee {key}\n"},
     )
     agent.script(*({"role": "planner", **one} for one in bad), {"role": "researcher", "print": "[]"})
     world.init(numbers, agent, agents=6)
@@ -41,7 +43,9 @@ def test_answers_that_are_none_are_asked_for_once_more_then_done_without(world: 
         *(("researcher", 1), ("researcher", 2)),
     ]
     coffee = next(one for one in told["agent_failures"] if one["agent_id"] == "planner_f")
-    assert "out of coffee" in coffee["why"]
+    assert coffee["why"].endswith("out of coffee ***")
+    kept = [path for path in (numbers.path / ROOT).rglob("*") if path.is_file()]
+    assert [path for path in kept if key.encode() in path.read_bytes()] == []
     assert [result["plan_id"] for result in [told["winner"], *told["losers"]]] == [
         "round_1_planner_a",
         "round_1_planner_f",

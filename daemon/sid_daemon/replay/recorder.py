@@ -14,7 +14,7 @@ from typing import Any
 from sid_actors.rebuilding import take_down
 from sid_daemon.core.run import step
 from sid_daemon.core.state import RunState
-from sid_daemon.redaction import Redactor
+from sid_daemon.redaction import E, Redactor
 from sid_daemon.replay.questions import question_of
 from sid_daemon.replay.recording import (
     Entry,
@@ -82,6 +82,10 @@ class Recorder:
         self._recording: Recording | None = None
         self._state: RunState | None = None
         self._seen = 0
+
+    def without_secrets(self, event: E) -> E:
+        """Return an event as the journal may hold it."""
+        return self._redactor.event(event)
 
     def update(self, journal: Journal) -> None:
         """Bring the recording up to the journal, durably; blocks.
