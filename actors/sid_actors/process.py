@@ -47,6 +47,7 @@ OnOutput = Callable[[str, bytes], None]
 T = TypeVar("T")
 
 START_LIMIT_S = 60.0  # a sandbox is ready in milliseconds; a machine that swaps gets a minute
+_PIECE_BYTES = 16 << 10  # read at a time: who takes it may have some hundred lines to read, on the event loop
 _PIPE_LIMIT_BYTES = 1 << 20  # the most that a pipe holds by default (fs.pipe-max-size)
 
 
@@ -293,7 +294,7 @@ class _Job:
             return bool(piece)
 
         with self._io[name]:
-            while take(await stream.receive_some()):
+            while take(await stream.receive_some(_PIECE_BYTES)):
                 pass
             return
         # Someone outside of the job may hold the pipe, so no end of file need come.
