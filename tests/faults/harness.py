@@ -193,7 +193,8 @@ class Stage:
 
     def check(self, daemon: subprocess.Popen[Any], measured_before: list[str] | None = None) -> None:
         """Look the finished run over: every round once, nothing lost, nothing left, the user's things untouched."""
-        assert self.disagreements() == []
+        found = self.disagreements()
+        assert found == [], found
         with self.world.wire() as wire:
             row = wire.call("run.status", run=self.run_id)
             rounds = wire.call("run.history", run=self.run_id)["rounds"]

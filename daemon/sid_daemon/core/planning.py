@@ -154,6 +154,11 @@ def review_next(turn: Turn) -> None:
             _judge(turn, slot.planner, 1)
 
 
+def without(planners: tuple[str, ...], planner: str) -> tuple[str, ...]:
+    """Return the others; in order, so that a state that was folded twice reads the same."""
+    return tuple(one for one in planners if one != planner)
+
+
 def _waiting(turn: Turn, status: SlotStatus) -> list[Slot]:
     return [slot for slot in turn.round.slots.values() if slot.status == status]
 
@@ -189,7 +194,7 @@ def rule_context(turn: Turn) -> review.RuleContext:
 
 def _advise(turn: Turn, planner: str, plan: Plan, attempt: int) -> None:
     now = turn.round
-    turn.set_round(advising=now.advising | {planner})
+    turn.set_round(advising=(*now.advising, planner))
     turn.issue(
         AdvisePlan(
             id=f"r{now.iteration}.advise.{planner}.{attempt}",
@@ -217,7 +222,7 @@ def on_advice_failed(turn: Turn, planner: str, attempt: int, why: str) -> None:
 
 def _advised(turn: Turn, planner: str, advice: ArchitectReview) -> None:
     _keep_advice(turn, planner, advice)
-    turn.set_round(advising=turn.round.advising - {planner})
+    turn.set_round(advising=without(turn.round.advising, planner))
     review_next(turn)
 
 
@@ -233,7 +238,7 @@ def _judge(turn: Turn, planner: str, attempt: int) -> None:
     slot = now.slots[planner]
     if slot.plan is None:
         return
-    turn.set_round(judging=now.judging | {planner})
+    turn.set_round(judging=(*now.judging, planner))
     turn.issue(
         JudgePlan(
             id=f"r{now.iteration}.judge.{planner}.{attempt}",
@@ -249,7 +254,7 @@ def _judge(turn: Turn, planner: str, attempt: int) -> None:
 def on_judgement(turn: Turn, planner: str, event: PlanJudged | None) -> None:
     """Join the critic's review with the rules; `None` where the critic gave none."""
     plan = turn.round.slots[planner].plan
-    turn.set_round(judging=turn.round.judging - {planner})
+    turn.set_round(judging=without(turn.round.judging, planner))
     if plan is not None:
         by_rules = review.apply_rules(plan, rule_context(turn))
         _conclude(turn, planner, review.bind(by_rules, event.review if event else None))

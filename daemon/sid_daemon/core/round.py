@@ -321,10 +321,10 @@ def on_halted(turn: Turn, command: AnyCommand) -> None:
         case DraftPlan():
             turn.set_slot(command.planner, status="failed")
         case AdvisePlan():
-            turn.set_round(advising=turn.round.advising - {command.plan.planner_id})
+            turn.set_round(advising=planning.without(turn.round.advising, command.plan.planner_id))
             turn.set_slot(command.plan.planner_id, status="failed")
         case JudgePlan():
-            turn.set_round(judging=turn.round.judging - {command.plan.planner_id})
+            turn.set_round(judging=planning.without(turn.round.judging, command.plan.planner_id))
             turn.set_slot(command.plan.planner_id, status="failed")
         case _:
             return

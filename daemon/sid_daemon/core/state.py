@@ -125,9 +125,9 @@ class Round:
     research_done_at: str | None = None
     slots: dict[str, Slot] = field(default_factory=dict)
     planning_done_at: str | None = None
-    advising: frozenset[str] = frozenset()
+    advising: tuple[str, ...] = ()
     """Planners whose plan the architect has."""
-    judging: frozenset[str] = frozenset()
+    judging: tuple[str, ...] = ()
     """Planners whose plan the critic has; no two of one family."""
     approved: tuple[str, ...] = ()
     rejected: tuple[RejectedPlan, ...] = ()
