@@ -70,7 +70,9 @@ class ProcessSnapshot:
 
 
 def started_at(pid: int) -> float:
-    """Return when a process was started, in seconds of the wall clock as it is set now.
+    """Return when a process was started at the latest, in seconds of the wall clock as it is set now.
+
+    The kernel tells it in ticks, rounded down; what is older than this was there before the process.
 
     Raises:
         ProcessLookupError: it is gone.
@@ -78,7 +80,7 @@ def started_at(pid: int) -> float:
     stat = read_stat(pid)
     if stat is None:
         raise ProcessLookupError(pid)
-    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + stat.started / _TICKS_S
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + (stat.started + 1) / _TICKS_S
 
 
 def read_stat(pid: int) -> ProcessStat | None:

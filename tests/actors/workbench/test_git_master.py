@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
 import trio
 
-from sid_actors import refs
+from sid_actors import procfs, refs
 from sid_actors.git_apply import open_pull_request, push
 from sid_actors.git_master import Conflict, GitMaster, Head
 from sid_actors.refs import BranchMovedError, checked_out_at
@@ -396,3 +398,13 @@ async def test_a_pull_request_goes_through_gh(repo: MakeRepo, monkeypatch: pytes
     assert asked == "pr create --head improve/goal --base main --title Title --body Body --repo me/repo\n"
     gh.write_text("#!/bin/sh\necho no auth >&2\nexit 4\n")
     assert await open_pull_request(master, "goal", "main", "", "T", "B") == "PR creation failed: no auth"
+
+
+def test_what_was_there_before_a_process_is_older_than_it() -> None:
+    for _ in range(40):
+        before = time.time()
+        with subprocess.Popen(["sleep", "60"]) as process:
+            try:
+                assert procfs.started_at(process.pid) >= before
+            finally:
+                process.kill()
