@@ -335,7 +335,12 @@ def test_a_replay_is_followed_to_its_end(daemon, sictl):
         "replay_of": "k3vmw8qq",
         "text": SUMMARY,
     }
+
+
+def test_a_replay_that_came_out_otherwise_leaves_with_1_and_the_summary(daemon, sictl):
     ends_as(daemon, "failed", method="run.replay")
+
     shown = sictl("replay", "--wait", RUN)
+
     assert shown.code == 1
     assert HEAD[0] in shown.out
