@@ -114,13 +114,14 @@ def assemble(
 
 def _prepare(state_dir: Path) -> list[int]:
     """Sweep what a killed daemon left, processes and temporary files, before the first job."""
-    scratch = state_dir / "scratch"
+    name = hashlib.sha256(str(state_dir).encode()).hexdigest()[:12]
+    # Not in the state directory: sandboxes show what lies here, and that may turn read-only.
+    scratch = Path(tempfile.gettempdir(), f"sid-{name}")
     shutil.rmtree(scratch, ignore_errors=True)
-    # On a full disk the system's folder for temporary files may still have room.
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # another user has taken the name: then among all others, as ever
         scratch.mkdir(mode=0o700)
         tempfile.tempdir = str(scratch)
-    return prepare_jobs(hashlib.sha256(str(state_dir).encode()).hexdigest()[:12])
+    return prepare_jobs(name)
 
 
 async def _resume(host: Host, intake: Intake, emit: Emit, run: KnownRun) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import select
 import signal
 import socket
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -101,7 +103,8 @@ def test_a_killed_daemon_costs_no_round(world: World, repo: MakeRepo, step: str,
     with clean_repository(numbers):
         check_every_round_once(numbers, 3)
     assert world.jobs() == []
-    assert list((world.state / "scratch").iterdir()) == [], "temporary files of the dead daemon"
+    scratch = f"sid-{hashlib.sha256(str(world.state).encode()).hexdigest()[:12]}"
+    assert list(Path(tempfile.gettempdir(), scratch).iterdir()) == [], "temporary files of the dead daemon"
     role = STEPS[step][0]["role"] if STEPS[step] else None
     again = {tuple(name.split(".")[:2]) for name in agent.turns() if not name.endswith(".1")}
     assert again == ({("2", role)} if role else set()), "a turn that had ended was done again"
