@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from sid_cli import foreign
+from sid_cli.unreachable import refusal, unreachable
 from sid_protocol.errors import (
     ALREADY_RUNNING,
     INVALID_PARAMS,
@@ -21,7 +21,6 @@ from sid_protocol.errors import (
     SETTINGS_INVALID,
     SHUTTING_DOWN,
     AlreadyRunning,
-    NoDaemon,
     NoSuchRun,
     NotRunning,
     Refused,
@@ -65,13 +64,6 @@ def error_of(error: ErrorObject) -> SidError:
     return _ERRORS.get(error.code, SidError)(error.message, hint=hint, data=data)
 
 
-def no_daemon(path: str) -> NoDaemon:
-    """Return the error of a socket on which nobody answers."""
-    return NoDaemon(
-        f"no daemon at {path}", hint="start one with 'systemctl --user start sid' or 'sictl start'"
-    )
-
-
 class Client:
     """A connection to the daemon; use it in a `with` block.
 
@@ -91,12 +83,9 @@ class Client:
         try:
             self._socket.settimeout(_CONNECT_S)
             self._socket.connect(path)
-        except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError, TimeoutError):
-            self._socket.close()
-            raise no_daemon(path) from None
         except OSError as error:
             self._socket.close()
-            raise foreign.unusable(path, error) from None
+            raise unreachable(path, error) from None
 
     def __enter__(self) -> Self:
         """Return the client itself."""
@@ -167,6 +156,6 @@ class Client:
         return parse_line(line).messages[0]
 
     def _broken(self, why: str) -> SidError:
-        return foreign.refusal(self.path, self._socket) or WireError(
+        return refusal(self.path, self._socket) or WireError(
             f"lost the daemon at {self.path}: {why}", hint="'sictl status' shows whether it is back"
         )

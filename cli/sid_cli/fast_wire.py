@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import _socket
 
-from sid_protocol.errors import NoDaemon, WireError
+from sid_protocol.errors import WireError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,15 +83,11 @@ class Wire:
         self._socket.settimeout(_TIMEOUT_S)
         try:
             self._socket.connect(path)
-        except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError, TimeoutError):
-            self._socket.close()
-            hint = "start one with 'systemctl --user start sid' or 'sictl start'"
-            raise NoDaemon(f"no daemon at {path}", hint=hint) from None
         except OSError as error:
             self._socket.close()
-            from sid_cli import foreign  # of no use to an answer
+            from sid_cli.unreachable import unreachable  # of no use to an answer
 
-            raise foreign.unusable(path, error) from None
+            raise unreachable(path, error) from None
 
     def __enter__(self) -> Self:
         return self
@@ -123,9 +119,9 @@ class Wire:
         try:
             return self._call(calls, records)
         except WireError as error:
-            from sid_cli import foreign  # as above
+            from sid_cli.unreachable import refusal  # as above
 
-            raise foreign.refusal(self._path, self._socket) or error from None
+            raise refusal(self._path, self._socket) or error from None
 
     def _call(
         self,

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from sid_cli import places, runs
-from sid_cli.client import REPLY_S, Client, no_daemon
+from sid_cli.client import REPLY_S, Client
 from sid_cli.console import Console
 from sid_cli.spawn import start_daemon
+from sid_cli.unreachable import no_daemon
 from sid_protocol.errors import NoDaemon, SidError, UsageError
 
 

@@ -15,8 +15,8 @@ from typing import Any, Self
 import anyio
 from anyio.abc import SocketAttribute, SocketStream
 
-from sid_cli import foreign
-from sid_cli.client import REPLY_S, error_of, no_daemon
+from sid_cli.client import REPLY_S, error_of
+from sid_cli.unreachable import no_daemon, refusal, unreachable
 from sid_protocol.errors import NoDaemon, ShuttingDown, SidError, WireError
 from sid_protocol.jsonrpc import (
     REPLY_LIMIT,
@@ -108,7 +108,7 @@ class Stream:
 
     def _lost(self) -> SidError:
         socket = self._socket.extra(SocketAttribute.raw_socket)  # noqa: S610 - anyio's, no Django here
-        return foreign.refusal(self._path, socket) or Lost(
+        return refusal(self._path, socket) or Lost(
             f"lost the daemon at {self._path}", hint="'sictl status' shows whether it is back"
         )
 
@@ -125,10 +125,8 @@ async def open_stream(path: str) -> Stream:
     """
     try:
         return Stream(await anyio.connect_unix(path), path)
-    except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
-        raise no_daemon(path) from None
     except OSError as error:
-        raise foreign.unusable(path, error) from None
+        raise unreachable(path, error) from None
 
 
 def log_filter(*, run: str | None, level: str | None, actor: str | None) -> dict[str, Any]:

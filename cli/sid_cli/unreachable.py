@@ -1,6 +1,6 @@
-"""What to say where the daemon is another user's: it hangs up on everybody but its owner and root.
+"""What to say where no daemon can be talked to: there is none, or it is another user's and hangs up on us.
 
-Asked by the clients once a connection has failed, and never before: looking costs an everyday call nothing.
+Asked by the three clients once a connection has failed, and never before: looking costs an everyday call nothing.
 """
 
 from __future__ import annotations
@@ -9,16 +9,25 @@ import _socket
 import os
 import struct
 
-from sid_protocol.errors import Refused, SidError
+from sid_protocol.errors import NoDaemon, Refused, SidError
 
 
-def unusable(path: str, error: OSError) -> SidError:
+def no_daemon(path: str) -> NoDaemon:
+    """Return the error of a socket on which nobody answers."""
+    return NoDaemon(
+        f"no daemon at {path}", hint="start one with 'systemctl --user start sid' or 'sictl start'"
+    )
+
+
+def unreachable(path: str, error: OSError) -> SidError:
     """Return the error of a socket that cannot be connected to.
 
     Args:
         path: The socket.
         error: What the system said.
     """
+    if isinstance(error, FileNotFoundError | ConnectionRefusedError | NotADirectoryError | TimeoutError):
+        return no_daemon(path)
     owner = _owner_of_what_is_seen(path)
     if isinstance(error, PermissionError) and owner is not None and owner != os.geteuid():
         return _another_users(path, owner)
