@@ -5,18 +5,16 @@ Imported by `app` in a thread once the socket answers. The only place that picks
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import os
-import shutil
-import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import trio
 
+from sid_actors import scratch
 from sid_actors.backends.anthropic_api import Service
 from sid_actors.process import prepare_jobs, release_jobs
 from sid_actors.workbench.machine import MachineLock, lock_path
@@ -115,12 +113,7 @@ def assemble(
 def _prepare(state_dir: Path) -> list[int]:
     """Sweep what a killed daemon left, processes and temporary files, before the first job."""
     name = hashlib.sha256(str(state_dir).encode()).hexdigest()[:12]
-    # Not in the state directory: sandboxes show what lies here, and that may turn read-only.
-    scratch = Path(tempfile.gettempdir(), f"sid-{name}")
-    shutil.rmtree(scratch, ignore_errors=True)
-    with contextlib.suppress(OSError):  # another user has taken the name: then among all others, as ever
-        scratch.mkdir(mode=0o700)
-        tempfile.tempdir = str(scratch)
+    scratch.sweep(name)
     return prepare_jobs(name)
 
 

@@ -13,7 +13,6 @@ import hashlib
 import os
 import shlex
 import shutil
-import tempfile
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any, TypeVar
 
 import trio
 
+from sid_actors import scratch
 from sid_actors.activity import ActivityLog
 from sid_actors.backends.anthropic_api import AnthropicBackend
 from sid_actors.backends.base import Backend, Turn
@@ -162,7 +162,7 @@ class SetupAgents:
             "Scope": ", ".join(params.scope),
         }
         prompt = setup_prompt(role, known, [(one.question, one.answer) for one in params.answers], schema)
-        folder = await trio.to_thread.run_sync(lambda: tempfile.mkdtemp(prefix="sid-setup-"))
+        folder = await trio.to_thread.run_sync(scratch.make, "setup")
         try:
             await PlainCheckout(site.info.common_dir, f"{folder}/view").fill(commit)
             turn = Turn(

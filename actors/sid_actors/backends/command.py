@@ -12,13 +12,13 @@ import functools
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import trio
 
+from sid_actors import scratch
 from sid_actors.activity import ActivityLog
 from sid_actors.backends.base import Answer, Turn
 from sid_actors.backends.enclose import Enclose, run_watched
@@ -96,7 +96,7 @@ class CommandBackend:
 
     def _prepare(self, turn: Turn, settings: Settings) -> tuple[JobSpec, str]:
         """Return the job of a turn, and the folder with what it is told the paths of."""
-        folder = tempfile.mkdtemp(prefix="sid-turn-")  # that only this user can enter
+        folder = scratch.make("turn")
         try:
             return self._spec(turn, settings, folder), folder
         except BaseException:

@@ -11,7 +11,6 @@ import functools
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 import trio
 
 import sid_actors
+from sid_actors import scratch
 from sid_actors.activity import ActivityLog
 from sid_actors.backends.base import Answer, Turn
 from sid_actors.backends.enclose import Enclose, watch
@@ -221,7 +221,7 @@ class LocalBackend:
         if command is None:
             return None
         activity.touch("profiling the benchmark")
-        folder = await trio.to_thread.run_sync(lambda: tempfile.mkdtemp(prefix="sid-profile-"))
+        folder = await trio.to_thread.run_sync(scratch.make, "profile")
         try:
             if not await self._copied(turn.cwd, folder, activity):
                 return None
