@@ -19,6 +19,7 @@ def command(session: Session, run: str | None, topic: str | None) -> None:
         result = session.call_run(client, "run.verify", run, topic, timeout_s=LIMIT_S)
     lines = [clean(line) for line in result["disagreements"]]
     if result["agrees"]:
-        lines = [f"database, files, branch and tags of {result['rounds']} rounds agree"]
+        count = result["rounds"]
+        lines = [f"database, files, branch and tags of {count} round{'' if count == 1 else 's'} agree"]
     session.console.result(result, "\n".join(lines))
     session.exit_code = 0 if result["agrees"] else 1
