@@ -1,8 +1,8 @@
 """Takes secrets out of what is logged, and makes plain JSON of it.
 
-Used by `logs` for every record, before it goes anywhere, by the recorder of runs, and for every event before it is journalled. Knows the values of secret environment
-variables and what it is told (`learn`), and the usual shapes of keys and tokens, also in URLs. It
-errs on the side of hiding. The rule comes from the interfaces page: secrets never appear in any log.
+Used by `logs` for every record before it goes anywhere, by the recorder of runs, and by the conductor for every event before it
+is journalled. Knows the values of secret environment variables and what it is told (`learn`), and the usual shapes of keys and
+tokens, also in URLs. It errs on the side of hiding. The rule comes from the interfaces page: secrets never appear in any log.
 """
 
 from __future__ import annotations
@@ -127,8 +127,6 @@ class Redactor:
         """Return a text without secrets."""
         if self._pattern is not None:
             text = self._pattern.sub(HIDDEN, text)
-        if len(text) < _SHORTEST_TEXT:
-            return text
         return _hidden(text, _SHAPES)
 
     def event(self, event: E) -> E:
@@ -136,10 +134,10 @@ class Redactor:
 
         What is assigned to a name such as `TOKEN` stays: in a plan it is seldom a secret, and is work to be done.
         """
-        text = event.model_dump_json()
-        if self._surely(text) == text:
-            return event
-        return type(event).model_validate_json(json.dumps(self._all_surely(event.model_dump(mode="json"))))
+        told = event.model_dump(mode="json")
+        # Each text for itself: in JSON a line break is written with a letter, and a key after it is no word of its own.
+        hidden = self._all_surely(told)
+        return event if hidden == told else type(event).model_validate_json(json.dumps(hidden))
 
     def _surely(self, text: str) -> str:
         return _hidden(text if self._pattern is None else self._pattern.sub(HIDDEN, text), _SURE)
@@ -191,6 +189,8 @@ class Redactor:
 
 
 def _hidden(text: str, shapes: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...]) -> str:
+    if len(text) < _SHORTEST_TEXT:
+        return text
     lower = text.lower()
     present = {word for word in _WORDS if word in lower}
     if present:

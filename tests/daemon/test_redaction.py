@@ -151,3 +151,18 @@ def test_an_event_loses_its_secrets_and_no_work() -> None:
     assert redactor.event(kept) is kept
     told = kept.model_copy(update={"plan": work.model_copy(update={"hypothesis": f"use {SECRET}"})})
     assert redactor.event(told).plan.hypothesis == f"use {HIDDEN}"
+
+
+@pytest.mark.parametrize(
+    ("secret", "around"),
+    [
+        (SECRET, "it is {}"),
+        ('quo"ted\\pass phrase', "it is {}"),
+        ("first line\nsecond line", "it is {}"),
+        ("gh" + "p_" + "a1b2" * 6, "printed:\n{}\n"),
+        ("sk-" + "a1b2" * 6, "printed:\t{}"),
+    ],
+)
+def test_a_secret_of_an_event_may_stand_anywhere_and_hold_any_sign(secret: str, around: str) -> None:
+    redactor = Redactor([secret] if around == "it is {}" else ())
+    assert redactor.event(AgentFailed(why=around.format(secret))).why == around.format(HIDDEN)
