@@ -132,11 +132,14 @@ class Redactor:
     def event(self, event: E) -> E:
         """Return an event without known secrets, keys of a usual shape, and tokens in URLs.
 
-        What is assigned to a name such as `TOKEN` stays: in a plan it is seldom a secret, and is work to be done.
+        What is assigned to a name such as `TOKEN` stays: in a plan it is seldom a secret, and is work to be done. So do settings:
+        they are the user's words, of a file beside the journal, and acted upon.
         """
         told = event.model_dump(mode="json")
         # Each text for itself: in JSON a line break is written with a letter, and a key after it is no word of its own.
         hidden = self._all_surely(told)
+        if "settings" in told:
+            hidden["settings"] = told["settings"]
         return event if hidden == told else type(event).model_validate_json(json.dumps(hidden))
 
     def _surely(self, text: str) -> str:

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sid_daemon.redaction import HIDDEN, TEXT_LIMIT, Redactor, secrets_of
-from sid_protocol.events import AgentFailed, PlanDrafted
+from sid_protocol.events import AgentFailed, PlanDrafted, RoundPrepared
+from sid_protocol.settings import Settings
 from tests.core.play import plan
 
 SECRET = "s3cr3t-value/with+odd=chars"
@@ -166,3 +167,12 @@ def test_an_event_loses_its_secrets_and_no_work() -> None:
 def test_a_secret_of_an_event_may_stand_anywhere_and_hold_any_sign(secret: str, around: str) -> None:
     redactor = Redactor([secret] if around == "it is {}" else ())
     assert redactor.event(AgentFailed(why=around.format(secret))).why == around.format(HIDDEN)
+
+
+def test_settings_go_on_as_they_were_set() -> None:
+    settings = Settings(
+        base_url="https://user:gateway-pass@host.invalid", agent_command=f"agent --as {SECRET}"
+    )
+    prepared = RoundPrepared(settings=settings, goal=f"Do as {SECRET} says.", head="a" * 40)
+    kept = Redactor([SECRET]).event(prepared)
+    assert (kept.settings, kept.goal) == (settings, f"Do as {HIDDEN} says.")
