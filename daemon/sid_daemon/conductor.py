@@ -58,7 +58,7 @@ SHOW_LIMIT_S = 30.0
 """Longest wait for the views of a run that is over."""
 LEAVE_LIMIT_S = 60.0
 """Longest wait for a busy disk while a run tidies up; the next start removes the rest."""
-FOLDED = 3
+FOLDED = 3  # events, in a turn of the loop: each takes up to a millisecond, and 32 may come at once
 LOOKS = 4
 """So often, within an executor's idle limit, somebody looks for signs of life that nobody reports."""
 
@@ -247,7 +247,7 @@ class Conductor:
         await self.announcer.take(folded.records, recorded=folded.snapshot is not None)
 
     async def _fold(self, events: list[AnyEvent]) -> Folded:
-        """Fold a few events in a turn of the loop: each takes up to a millisecond, and 32 may come at once."""
+        """Fold events, a few in a turn of the loop."""
         at = self._now()
         folded = fold_batch(self.state, events[:FOLDED], at)
         for first in range(FOLDED, len(events), FOLDED):

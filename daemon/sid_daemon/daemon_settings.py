@@ -59,9 +59,8 @@ def read_daemon_settings(path: Path) -> DaemonSettings:
 
 
 def _bytes_of(path: Path) -> bytes:
-    if not (
-        path.is_file() or path.is_char_device()
-    ):  # a pipe would be waited for; /dev/null is as good as no file
+    # A pipe would be waited for; /dev/null is as good as no file.
+    if not (path.is_file() or path.is_char_device()):
         path.stat()  # where there is nothing at all
         raise SettingsInvalid(str(path), "is no file", hint=_MEND)
     with path.open("rb") as file:

@@ -128,9 +128,8 @@ class Ring:
         evicted = self._entries[first : self._start]
         if evicted:
             self.gone = evicted[-1].line.cursor
-        if (
-            self._start > len(self._entries) // 8
-        ):  # those that had to go are held no longer, and few are moved for it
+        # Those that had to go are held no longer, and few are moved for it.
+        if self._start > len(self._entries) // 8:
             del self._entries[: self._start]
             self._start = 0
         return evicted

@@ -132,9 +132,8 @@ def _replace(path: Path, fill: Callable[[int], None], mode: int) -> os.stat_resu
             os.close(descriptor)
         beside.replace(path)
     except OSError as error:
-        with contextlib.suppress(
-            OSError
-        ):  # a disk that has turned read-only: what is told is the first trouble
+        # On a disk that has turned read-only this fails, too: what is told is the first trouble.
+        with contextlib.suppress(OSError):
             beside.unlink(missing_ok=True)
         raise _fault(path, error) from error
     return written
