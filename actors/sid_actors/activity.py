@@ -115,10 +115,6 @@ class ActivityLog:
         """Seconds since the last sign of life; None before the first."""
         return None if self.last_seen is None else self.clock.now() - self.last_seen
 
-    async def waiting_in(self) -> str:
-        """Return what it waits in now, in words for people; empty where it is not silent, or nobody knows."""
-        return (await what_they_wait_in({"it": self})).get("it", "")
-
     @property
     def is_silent(self) -> bool:
         """Whether nothing was heard for so long that one may ask what it waits in."""

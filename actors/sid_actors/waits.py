@@ -1,6 +1,6 @@
 """What a silent turn waits in, in words for people: from the states of its processes and their sockets. Pure.
 
-`ActivityLog.waiting_in` asks it for `status`. It classifies nothing: why a straggler was killed is the core's, from the
+`activity.what_they_wait_in` asks it for `status`. It classifies nothing: why a straggler was killed is the core's, from the
 same readings as they are. Wait channels are names of kernel functions, which differ from version to version, so an
 unknown one is shown as it is.
 """

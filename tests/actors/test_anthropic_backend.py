@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trio
 
-from sid_actors.activity import ActivityLog
+from sid_actors.activity import ActivityLog, what_they_wait_in
 from sid_actors.backends.anthropic_api import AnthropicBackend, Service
 from sid_actors.backends.base import Answer, Turn
 from sid_actors.backends.parse import parse_plan
@@ -398,7 +398,7 @@ async def test_an_open_request_says_what_it_waits_for(stage: Stage, how: str, to
                 with trio.fail_after(30):
                     while seen != told:
                         await trio.sleep(0.01)
-                        seen = await activity.waiting_in()
+                        seen = (await what_they_wait_in({"it": activity})).get("it", "")
                 nursery.cancel_scope.cancel()
     assert activity.request == ""
 

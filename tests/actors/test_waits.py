@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from sid_actors.activity import QUIET_S, ActivityLog
+from sid_actors.activity import QUIET_S, ActivityLog, what_they_wait_in
 from sid_actors.backends.enclose import watch
 from sid_actors.process import JobHandle, JobSpec, run_job
 from sid_actors.waits import words
@@ -71,7 +71,7 @@ async def _is_told(command: str, told: str, cwd: str) -> None:
             while not seen.startswith(told):
                 await trio.sleep(0.02)
                 activity.last_seen = trio.current_time() - QUIET_S
-                seen = await activity.waiting_in()
+                seen = (await what_they_wait_in({"it": activity})).get("it", "")
         nursery.cancel_scope.cancel()
     assert seen.startswith(told), (command, seen)
 
@@ -79,4 +79,4 @@ async def _is_told(command: str, told: str, cwd: str) -> None:
 async def test_whoever_was_just_heard_is_not_looked_at() -> None:
     activity = ActivityLog(processes=lambda: (("7 S do_wait sh",), (), 0.0))
     activity.touch()
-    assert await activity.waiting_in() == ""
+    assert await what_they_wait_in({"it": activity}) == {}
