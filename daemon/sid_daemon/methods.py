@@ -21,7 +21,7 @@ from sid_daemon.host import Host
 from sid_daemon.intake import Intake
 from sid_daemon.recalibrating import recalibrate
 from sid_daemon.report import text
-from sid_daemon.resting import Resting
+from sid_daemon.resting import Resting, Told
 from sid_daemon.runstore import documents_as
 from sid_daemon.setting_rows import setting, setting_rows
 from sid_daemon.store.registry import KnownRun
@@ -57,7 +57,6 @@ from sid_protocol.status import (
     DiffResult,
     Empty,
     ExportResult,
-    ForecastRow,
     HistoryResult,
     InitResult,
     PlotResult,
@@ -73,7 +72,7 @@ from sid_protocol.status import (
 )
 
 
-class Reports(Protocol):
+class Reports(Told, Protocol):
     """What methods need of git and of the chart; the composition root provides it."""
 
     async def diff(self, state: RunState) -> DiffResult:
@@ -84,12 +83,6 @@ class Reports(Protocol):
 
     async def plot(self, state: RunState, store: Any, form: str) -> PlotResult:
         """Draw the step chart."""
-
-    def sandbox(self, state: RunState) -> str:
-        """Return how the run's jobs are contained, one line."""
-
-    def forecast(self, state: RunState) -> ForecastRow | None:
-        """Return what a round will cost."""
 
 
 class Methods:
