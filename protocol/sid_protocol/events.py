@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, JsonValue, TypeAdapter
+from pydantic import ConfigDict, Field, JsonValue, TypeAdapter
 
 from sid_protocol.commands import Message
 from sid_protocol.records import (
@@ -41,6 +41,9 @@ class Event(Message):
 
 class CarriedOver(Message):
     """Counters of an earlier track that a new run goes on from."""
+
+    # A journal of 0.1.0 counts starts here, too; nothing reads that any more.
+    model_config = ConfigDict(extra="ignore")
 
     iterations: int = 0
     best_score: float | None = None

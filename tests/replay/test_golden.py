@@ -18,8 +18,9 @@ import pytest
 from sid_daemon.core.run import step
 from sid_daemon.core.state import RunState
 from sid_daemon.store.views import project
-from sid_protocol.events import parse_event
-from tests.core.play import Play
+from sid_protocol.events import RunCreated, parse_event
+from sid_protocol.settings import Settings
+from tests.core.play import Play, created
 
 GOLDEN = Path(__file__).parent / "golden"
 NAMES = sorted(path.stem for path in GOLDEN.glob("*.jsonl"))
@@ -79,3 +80,12 @@ def test_a_recorded_journal_still_tells_the_same_run(name: str) -> None:
     then, now = json.loads((GOLDEN / f"{name}.json").read_text()), known(state, documents)
     for key, value in then.items():
         assert is_kept(value, now[key]), f"{key} was {value}, is {now[key]}"
+
+
+def test_a_track_that_an_earlier_version_took_over_is_understood() -> None:
+    then = json.loads(created(Settings(benchmark_command="b")).model_dump_json())
+    then["carried_over"] = {"iterations": 2, "best_score": 4.5, "starts": 0}
+    now = parse_event(json.dumps(then))
+    assert isinstance(now, RunCreated)
+    assert now.carried_over is not None
+    assert (now.carried_over.iterations, now.carried_over.best_score) == (2, 4.5)
