@@ -24,7 +24,7 @@ _SETTLED_NS = 1_000_000_000
 
 
 class Told(Protocol):
-    """What a row tells beside the state; see `methods.Reports`."""
+    """What a row tells beside the state; the composition root provides it."""
 
     def sandbox(self, state: RunState) -> str:
         """Return how the run's jobs are contained, one line."""
@@ -62,6 +62,8 @@ class Resting:
             row = rows.run_row(state, sandbox=self._told.sandbox(state), forecast=self._told.forecast(state))
         # Two writes within a tick of the file system's clock look like one; what was written just now is read again.
         is_settled = time.time_ns() - max(at for _, _, at in written) > _SETTLED_NS
+        # Until then nobody knows whether there is a sandbox.
+        is_settled &= self._host.recovered.is_set()
         if is_settled and not is_active(state) and written == await trio.to_thread.run_sync(_written, run):
             self._known[run.run_id] = run, written, row
         return row
