@@ -113,8 +113,9 @@ def assemble(
 def _prepare(state_dir: Path) -> list[int]:
     """Sweep what a killed daemon left, processes and temporary files, before the first job."""
     name = hashlib.sha256(str(state_dir).encode()).hexdigest()[:12]
+    killed = prepare_jobs(name)  # first: they may be writing there
     scratch.sweep(name)
-    return prepare_jobs(name)
+    return killed
 
 
 async def _resume(host: Host, intake: Intake, emit: Emit, run: KnownRun) -> None:
