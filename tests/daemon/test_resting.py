@@ -35,7 +35,7 @@ class Machine:
         return None
 
 
-async def never(*_asked: Any) -> Any:
+def never(*_asked: Any) -> Any:
     pytest.fail("nothing was to be started")
 
 
