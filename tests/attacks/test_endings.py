@@ -53,8 +53,12 @@ def in_cgroups(world: World) -> list[str]:
     home = hashlib.sha256(str(world.state).encode()).hexdigest()[:12]
     found = []
     for door in Path("/sys/fs/cgroup").glob(f"**/{home}/*/cgroup.procs"):
+        pids: list[str] = []
         with contextlib.suppress(FileNotFoundError):
-            for pid in door.read_text().split():
+            pids = door.read_text().split()
+        for pid in pids:
+            # One may have gone; the others are looked at all the same.
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 command = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
                 if not command.startswith("rm -rf -- "):
                     found.append(f"{door.parent.name}: {pid} {command}")
