@@ -108,6 +108,7 @@ async def record_creation(
     store: RunStore, present: RunState | None, created: RunCreated, earlier: takeover.Track | None
 ) -> None:
     """Make the run durable, with what an earlier track left."""
+    created = store.without_secrets(created)  # of what the benchmark printed
     after, _ = step(present, created)
     projection = project(present, created, after)
     if earlier is not None:

@@ -86,6 +86,8 @@ _SHAPES = tuple(
 
 _SURE = tuple(one for one in _SHAPES if one[2] == HIDDEN or one[0][0] in ("http", "://", "token="))
 """Keys of a usual shape, and what stands in URLs: no plan and no diff is spoilt by taking these out."""
+_ACTED_UPON = ("settings", "repo", "root")
+"""Fields of events that a run goes by: settings stand in a file beside the journal anyway."""
 _WORDS = sorted({word for words, _, _ in _SHAPES for word in words}, key=len)
 _SHORTEST_TEXT = 8
 _SHORT = 40
@@ -132,14 +134,13 @@ class Redactor:
     def event(self, event: E) -> E:
         """Return an event without known secrets, keys of a usual shape, and tokens in URLs.
 
-        What is assigned to a name such as `TOKEN` stays: in a plan it is seldom a secret, and is work to be done. So do settings:
-        they are the user's words, of a file beside the journal, and acted upon.
+        What is assigned to a name such as `TOKEN` stays: in a plan it is seldom a secret, and is work to be done. So does what the
+        user has set and is acted upon.
         """
         told = event.model_dump(mode="json")
         # Each text for itself: in JSON a line break is written with a letter, and a key after it is no word of its own.
         hidden = self._all_surely(told)
-        if "settings" in told:
-            hidden["settings"] = told["settings"]
+        hidden |= {name: told[name] for name in _ACTED_UPON if name in told}
         return event if hidden == told else type(event).model_validate_json(json.dumps(hidden))
 
     def _surely(self, text: str) -> str:

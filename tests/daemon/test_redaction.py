@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sid_daemon.redaction import HIDDEN, TEXT_LIMIT, Redactor, secrets_of
 from sid_protocol.events import AgentFailed, PlanDrafted, RoundPrepared
 from sid_protocol.settings import Settings
-from tests.core.play import plan
+from tests.core.play import created, plan
 
 SECRET = "s3cr3t-value/with+odd=chars"
 
@@ -169,10 +169,14 @@ def test_a_secret_of_an_event_may_stand_anywhere_and_hold_any_sign(secret: str, 
     assert redactor.event(AgentFailed(why=around.format(secret))).why == around.format(HIDDEN)
 
 
-def test_settings_go_on_as_they_were_set() -> None:
+def test_what_a_run_goes_by_stays_as_it_was_set() -> None:
     settings = Settings(
         base_url="https://user:gateway-pass@host.invalid", agent_command=f"agent --as {SECRET}"
     )
     prepared = RoundPrepared(settings=settings, goal=f"Do as {SECRET} says.", head="a" * 40)
     kept = Redactor([SECRET]).event(prepared)
     assert (kept.settings, kept.goal) == (settings, f"Do as {HIDDEN} says.")
+
+    made = created(settings, repo="/home/me/password-store", baseline_raw="password 10")
+    said = Redactor(["password"]).event(made)
+    assert (said.repo, said.baseline_raw) == (made.repo, f"{HIDDEN} 10")
