@@ -182,7 +182,8 @@ def _result(result: Row, found: Row, look: Look) -> str:
     if said := " ".join(result.get("summary", "").split()):
         lines.append(f"  said: {clean(said[:200])}")
     if analysis := result.get("failure_analysis"):
-        lines.append(f"  {clean(analysis['category'])}: {clean(analysis['what'])}; {clean(analysis['why'])}")
+        told = dict.fromkeys(clean(analysis[key]) for key in ("what", "why"))
+        lines.append(f"  {clean(analysis['category'])}: {'; '.join(told)}")
         lines.append(f"  lesson: {clean(analysis['lesson'])}")
     lines += [f"  {look.paint('finding', 'yellow')}: {clean(line)}" for line in result.get("findings", ())]
     lines += _where(result, found, is_winner=is_winner)

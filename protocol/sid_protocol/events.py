@@ -301,6 +301,7 @@ class CandidateRefused(Event):
     category: Category
     what: str
     paths: tuple[str, ...] = ()
+    """Paths that no candidate may change, whatever the change: a lesson may bar plans from them."""
     commit: str | None = None
     """Where the refused edits are kept, if anything could be committed."""
     diff_stat: str | None = None

@@ -23,7 +23,7 @@ class Collected:
         tree_changed: Whether there is any change at all.
         diff_stat: For example `2 files changed, 5 insertions(+), 1 deletion(-)`.
         net_lines: Insertions less deletions.
-        paths: The changed paths.
+        paths: The changed paths; of a refused one those that no candidate may change, if that is why.
         refusal: Why it cannot be measured: category and one line; None when it can.
         findings: What scope and detectors warn of or reject for, one line each.
         patch: Fingerprint of the change; empty for what is refused.

@@ -25,11 +25,14 @@ _SHOWN = 3
 def inspect(
     common_dir: str, differences: Sequence[Change], seal: Seal, settings: Settings
 ) -> tuple[Refusal | None, tuple[str, ...]]:
-    """Return why a candidate is refused, or None, and the warnings."""
+    """Return why a candidate is refused, or None, and the warnings.
+
+    A refusal carries no paths: these files are free to be changed, what this change made of them is at fault.
+    """
     changed = _read(open_repository(common_dir), differences)
     if paths := steered(changed, seal.free):
         why = f"what steers the test tools was changed: {', '.join(paths[:_SHOWN])}"
-        return Refusal("sealed_file_violation", why, tuple(paths)), ()
+        return Refusal("sealed_file_violation", why, ()), ()
     case = Case(
         metric=settings.primary_metric, form=settings.benchmark_format, sealed=tuple(sorted(seal.paths))
     )
@@ -39,7 +42,7 @@ def inspect(
         return None, warnings
     more = f" and {len(rejecting) - _SHOWN} more" if len(rejecting) > _SHOWN else ""
     why = f"a detector rejects it: {'; '.join(map(str, rejecting[:_SHOWN]))}{more}"
-    return Refusal("sealed_file_violation", why, tuple(dict.fromkeys(f.path for f in rejecting))), warnings
+    return Refusal("sealed_file_violation", why, ()), warnings
 
 
 def _read(repo: pygit2.Repository, differences: Sequence[Change]) -> list[FileChange]:

@@ -180,7 +180,7 @@ class LocalWorkbench:
             commit=commit,
             diff_stat="",
             net_lines=0,
-            paths=tuple(printable(change.path) for change in differences),
+            paths=tuple(map(printable, refused.paths if refused else (c.path for c in differences))),
             refusal=(refused.category, printable(refused.why)) if refused else None,
             findings=tuple(printable(warning) for warning in warnings),
             patch=patch,

@@ -49,7 +49,13 @@ _SHOWN = 5  # paths that a refusal's line names
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a candidate cannot be measured: category, one line, and the paths."""
+    """Why a candidate cannot be measured.
+
+    Attributes:
+        category: The failure's category.
+        why: One line, which names paths.
+        paths: The paths that no candidate may change, whatever the change; empty where the content is at fault.
+    """
 
     category: Category
     why: str

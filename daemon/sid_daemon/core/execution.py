@@ -39,6 +39,7 @@ _NO_WRITE = re.compile(r"read-only file system|device or resource busy", re.IGNO
 """What writing to, or renaming over, a path that is mounted read-only gives."""
 _IN_WORKTREE = re.compile(r"^(?:\./|.*/round_\d+_executor_\d+/)")
 _WORDS = re.compile(r"[^\s'\"`:,;()\[\]]+")
+OTHERWISE = "these files may be changed, but not like this"
 REFUSED_KEPT = 20
 """Paths of a refused change that are kept."""
 LESSONS: dict[Category, str] = {
@@ -162,8 +163,10 @@ def on_refused(turn: Turn, command: RunPlan, event: CandidateRefused) -> None:
         refused=event.paths[:REFUSED_KEPT],
         findings=event.findings,
     )
-    paths = ", ".join(event.paths[:20])
-    end(turn, command.executor, "error", event.category, event.what, paths or event.what)
+    why = ", ".join(event.paths[:20])
+    if not why:
+        why = OTHERWISE if event.category == "sealed_file_violation" else event.what
+    end(turn, command.executor, "error", event.category, event.what, why)
 
 
 def on_guards(turn: Turn, command: RunGuards, event: GuardsDone) -> None:

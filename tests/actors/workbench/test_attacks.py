@@ -73,6 +73,39 @@ async def test_refused_edits_are_kept_for_the_archive(repo: MakeRepo, open_bay: 
         assert found.diff_stat.startswith("1 file changed")
 
 
+async def test_a_refusal_names_what_none_may_change_and_not_what_else_was_changed(
+    repo: MakeRepo, open_bay: OpenBay
+) -> None:
+    def both(top: Path) -> None:
+        edit(top)
+        ordinary_edit(top)
+
+    def lie(top: Path) -> None:
+        (top / "app.py").write_text("import os\n\nCOST = 2\nos._exit(0)\n")
+
+    def steer(top: Path) -> None:
+        (top / "pyproject.toml").write_text("[tool.pytest.ini_options]\naddopts = '-k nothing'\n")
+
+    def wander(top: Path) -> None:
+        (top / "lib/part.py").write_text("1\n")
+        ordinary_edit(top)
+
+    made = repo({**FILES, "pyproject.toml": "[project]\nname = 'x'\n"})
+    async with open_bay(made, **{**VALUES, "scope": {"include": ["*.py", "*.toml"], "exclude": ["lib/"]}}) as bay:
+        sealed, lying, steering, wandering = [
+            await bay.attempt(work, number) for number, work in enumerate((both, lie, steer, wander), 1)
+        ]
+    assert (sealed.refusal, sealed.paths) == (
+        ("sealed_file_violation", "sealed files were changed: bench.py"),
+        ("bench.py",),
+    )
+    # A lesson bars plans from the paths of such refusals: these two files are the program itself.
+    assert (lying.refusal or ("",))[0] == (steering.refusal or ("",))[0] == "sealed_file_violation"
+    assert lying.paths == steering.paths == ()
+    assert (wandering.refusal or ("",))[0] == "scope_error"
+    assert wandering.paths == ("lib/part.py",)
+
+
 @pytest.mark.parametrize("on_violation", ["reject", "warn"])
 async def test_scope_binds_or_warns(repo: MakeRepo, open_bay: OpenBay, on_violation: str) -> None:
     scope = {"include": ["lib/"], "max_files": 1, "on_violation": on_violation}
