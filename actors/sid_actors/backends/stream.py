@@ -23,6 +23,7 @@ LINE_LIMIT = 8 << 20
 """Longest line that is looked at, in characters: a tool's result may carry a whole file."""
 
 _DEPTH = 12
+_END_KEPT = 1000
 _TOOL_TYPES = frozenset(
     {
         "tool",
@@ -71,8 +72,9 @@ class StreamReader:
     _decoder: codecs.IncrementalDecoder = field(
         default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace")
     )
-    _partial: str = ""
-    _skipping: bool = False
+    _pieces: list[str] = field(default_factory=list)
+    _length: int = 0
+    _last: str = ""
     _plain: list[str] = field(default_factory=list)
     _plain_size: int = 0
     _result: str | None = None
@@ -86,24 +88,21 @@ class StreamReader:
         """Take the next bytes, however they are cut."""
         text = self._decoder.decode(chunk)
         self._keep(text)
-        *lines, self._partial = (self._partial + text).split("\n")
-        for line in lines:
-            if self._skipping:
-                self._skipping = False
-            else:
-                self._line(line)
-        if len(self._partial) > LINE_LIMIT:
-            self._partial, self._skipping = "", True
-        self.activity.unfinished = "" if self._partial.startswith("{") else self._partial[-1000:]
-        if chunk and not lines:
+        first, *rest = text.split("\n")
+        self._grow(first)
+        for piece in rest:
+            self._complete()
+            self._grow(piece)
+        is_event = self._pieces[0].startswith("{") if self._pieces else False
+        self.activity.unfinished = "" if is_event else self._last
+        if chunk and not rest:
             self.activity.touch()
 
     def close(self) -> None:
         """Take the last line, which need not end in a newline."""
         self.feed(self._decoder.decode(b"", final=True).encode())
-        if self._partial and not self._skipping:
-            self._line(self._partial)
-        self._partial = ""
+        if self._length:
+            self._complete()
 
     @property
     def text(self) -> str:
@@ -120,6 +119,22 @@ class StreamReader:
         if self._plain_size <= ANSWER_LIMIT_BYTES:
             self._plain.append(text[: ANSWER_LIMIT_BYTES + 1])
             self._plain_size += len(text)
+
+    def _grow(self, piece: str) -> None:
+        """Take more of the line that has not ended; in pieces, since joining at each one takes time that squares."""
+        if not piece:
+            return
+        self._length += len(piece)
+        self._last = (self._last + piece[-_END_KEPT:])[-_END_KEPT:]
+        self._pieces.append(piece)
+        if self._length > LINE_LIMIT:
+            del self._pieces[1:]
+
+    def _complete(self) -> None:
+        """Read the line that has ended, unless it is too long to be looked at."""
+        if self._length <= LINE_LIMIT:
+            self._line("".join(self._pieces))
+        self._pieces, self._length, self._last = [], 0, ""
 
     def _line(self, line: str) -> None:
         event = _event(line)

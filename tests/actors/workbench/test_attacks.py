@@ -91,7 +91,9 @@ async def test_a_refusal_names_what_none_may_change_and_not_what_else_was_change
         ordinary_edit(top)
 
     made = repo({**FILES, "pyproject.toml": "[project]\nname = 'x'\n"})
-    async with open_bay(made, **{**VALUES, "scope": {"include": ["*.py", "*.toml"], "exclude": ["lib/"]}}) as bay:
+    async with open_bay(
+        made, **{**VALUES, "scope": {"include": ["*.py", "*.toml"], "exclude": ["lib/"]}}
+    ) as bay:
         sealed, lying, steering, wandering = [
             await bay.attempt(work, number) for number, work in enumerate((both, lie, steer, wander), 1)
         ]
