@@ -21,7 +21,7 @@ from sid_actors import refs
 from sid_actors.gitcli import git
 from sid_actors.job import Mount
 from sid_actors.repository import RepoInfo
-from sid_actors.trees import GITLINK, Change, changes, files, open_repository, tree_of, with_changes
+from sid_actors.trees import GITLINK, Change, Entry, changes, files, open_repository, tree_of, with_changes
 from sid_actors.workbench.base import Collected
 from sid_actors.workbench.checkouts import Checkouts, Worktree
 from sid_actors.workbench.edits import (
@@ -156,7 +156,7 @@ class LocalWorkbench:
         if not differences:
             return None, None
         collected = self._judge(seal, settings, edits, differences, commit)
-        return collected, _small_stat(self._info.common_dir, base, commit, differences)
+        return collected, small_stat(self._info.common_dir, differences)
 
     def _judge(
         self, seal: Seal, settings: Settings, edits: Edits, differences: list[Change], commit: str
@@ -253,8 +253,8 @@ class LocalWorkbench:
         return differences, str(oid)
 
 
-def _small_stat(common_dir: str, base: str, commit: str, differences: Sequence[Change]) -> str | None:
-    """Say how a commit differs from its base, as `git diff --shortstat` does; None for what is large or no plain file.
+def small_stat(common_dir: str, differences: Sequence[Change]) -> str | None:
+    """Say how two trees differ, as `git diff --shortstat` does; None for what is large or no plain file.
 
     That is for git to count, in a process of its own, which holds nobody up.
     """
@@ -269,12 +269,18 @@ def _small_stat(common_dir: str, base: str, commit: str, differences: Sequence[C
     ]
     if kinds != {_REGULAR} or sum(sizes) > _STAT_LIMIT_BYTES:
         return None
-    stats = repo.diff(pygit2.Oid(hex=base), pygit2.Oid(hex=commit)).stats
-    parts = [_counted(stats.files_changed, "file", " changed")]
-    added, gone = stats.insertions, stats.deletions
+    added, gone = map(sum, zip(*(_lines(repo, old, new) for old, new in sides), strict=True))
+    parts = [_counted(len(sides), "file", " changed")]
     parts += [_counted(added, "insertion", "(+)")] if added or not gone else []
     parts += [_counted(gone, "deletion", "(-)")] if gone or not added else []
     return ", ".join(parts)
+
+
+def _lines(repo: pygit2.Repository, old: Entry | None, new: Entry | None) -> tuple[int, int]:
+    """Return how many lines of a file were added and taken away; of two trees libgit2 would read every folder."""
+    before, after = (repo.read(pygit2.Oid(hex=entry.id))[1] if entry else None for entry in (old, new))
+    _, added, gone = pygit2.Patch.create_from(before, after).line_stats
+    return added, gone
 
 
 def _counted(number: int, noun: str, rest: str) -> str:
