@@ -18,8 +18,9 @@ MARKER = "SID_TEST_SESSION"
 PROJECT = Path(__file__).parent.parent
 GRACE_S = 5.0  # a killed tree is gone when init has reaped it, not when it was signalled
 
-# A worker of trio's thread cache stays idle for 10 s on purpose; Python keeps one descriptor for its dice.
-_IDLE_THREADS = ("Trio thread",)
+# A worker of trio's thread cache stays idle for 10 s on purpose, what starts processes for as long as this one lives;
+# Python keeps one descriptor for its dice.
+_IDLE_THREADS = ("Trio thread", "spawner")
 _KEPT_FILES = ("/dev/urandom", "/dev/null")
 
 

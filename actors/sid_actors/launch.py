@@ -8,8 +8,8 @@
   inherits no descriptor but its three.
 - Bubblewrap tells the id of its init before it lets that go on. It tells a file and not a pipe: a daemon that dies meanwhile
   would be the end of the pipe and of bubblewrap's outer process, and its init would wait for that for ever.
-- It is spawned on the event loop's own thread: the death signal belongs to the spawning thread, and trio's
-  worker threads end after 10 idle seconds.
+- A sandbox's session is made by bubblewrap, at the end of its set-up. Until then it is in the daemon's, where the kernel
+  shares a session's processors out by priority: the event loop goes before the set-up of sixteen agents.
 - Open files and file size are resource limits, for each process. Memory and the number of processes are the
   cgroup's where it has the controllers. Else memory is RLIMIT_DATA, for each process (RLIMIT_AS would break what
   reserves address space, such as V8), and the number of processes holds only in a sandbox, where RLIMIT_NPROC
@@ -25,18 +25,18 @@ import json
 import os
 import resource
 import shutil
-import subprocess
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import trio
 
-from sid_actors import containment, procfs
+from sid_actors import containment, procfs, spawner
 from sid_actors.containment import JOB_VARIABLE, Mark
 from sid_actors.job import JobSpec, JobStartError
 
 # Added to the environment by the shell or bubblewrap, which is to be exactly what the caller said.
 _SHELLS_OWN = ("OLDPWD", "PWD", "SHLVL")
+_NICE = "10"  # about a tenth of what others get
 _MOST_SAID = 4096  # bytes; bubblewrap tells a dozen numbers
 
 
@@ -46,51 +46,62 @@ class Launch:
     Args:
         spec: What is to be run.
         mark: What its processes will be known by.
-        door: The file by which it enters its cgroup, or None.
         held: Closes the descriptors when the job is over.
-
-    Raises:
-        JobStartError: No process could be started.
     """
 
-    def __init__(self, spec: JobSpec, mark: Mark, door: str | None, held: contextlib.ExitStack) -> None:
+    def __init__(self, spec: JobSpec, mark: Mark, held: contextlib.ExitStack) -> None:
         self._spec = spec
         self._mark = mark
         self._held = held
         self.streams: dict[str, trio.lowlevel.FdStream] = {}
         self._started = held.enter_context(containment.known_job(mark))
-        self.process = self._spawn(door)
-        self.pidfd = self._hold(os.pidfd_open(self.process.pid))
+        self.pid = self.pidfd = -1
         self.init: int | None = None
         self.init_pidfd: int | None = None
+        self._info: int | None = None
 
-    def _spawn(self, door: str | None) -> subprocess.Popen[bytes]:
+    async def start(self, door: Callable[[], str | None]) -> None:
+        """Start it.
+
+        Args:
+            door: Returns the file by which it enters its cgroup, or None; called where it may block.
+
+        Raises:
+            JobStartError: No process could be started.
+        """
         spec, mark = self._spec, {JOB_VARIABLE: self._mark.job_id}
         with contextlib.ExitStack() as theirs:
-            ends = {}
-            for name in ("stdin", "stdout", "stderr"):
-                read, write = os.pipe()
-                ours, ends[name] = (write, read) if name == "stdin" else (read, write)
-                theirs.callback(os.close, ends[name])
-                self.streams[name] = trio.lowlevel.FdStream(ours)
-                self._held.callback(self.streams[name].close)
-            info_fd = self._info = self._hold(os.memfd_create("sid-job")) if spec.sandbox else None
-            try:
+            stdin, stdout, stderr = (self._pipe(name, theirs) for name in ("stdin", "stdout", "stderr"))
+            info = self._info = self._hold(os.memfd_create("sid-job")) if spec.sandbox else None
+
+            def start() -> int:
+                program = spawner.Program(
+                    argv=tuple(_command(spec, info and spawner.passed_as(info), door())),
+                    env=mark if spec.sandbox else {**spec.env, **mark},
+                    cwd=None if spec.sandbox else spec.cwd,
+                    streams=(stdin, stdout, stderr),
+                    passed=info,
+                    session=spec.sandbox is None,
+                )
                 with containment.starting:
-                    process = subprocess.Popen(
-                        _command(spec, info_fd, door),
-                        stdin=ends["stdin"],
-                        stdout=ends["stdout"],
-                        stderr=ends["stderr"],
-                        cwd=None if spec.sandbox else spec.cwd,
-                        env=mark if spec.sandbox else {**spec.env, **mark},
-                        pass_fds=() if info_fd is None else (info_fd,),
-                        start_new_session=True,
-                    )
-                    self._started.add(process.pid)
-                    return process
+                    pid = spawner.spawn(program)
+                    self._started.add(pid)
+                    return pid
+
+            try:
+                self.pid = await spawner.in_thread(start, stands_back=spec.stands_back)
             except (OSError, ValueError) as error:  # no such folder, no memory, a NUL byte in a word
                 raise JobStartError(f"cannot start {spec.argv[0]}: {error}") from error
+        self.pidfd = self._hold(os.pidfd_open(self.pid))
+
+    def _pipe(self, name: str, theirs: contextlib.ExitStack) -> int:
+        """Make one of its pipes; returns its own end."""
+        read, write = os.pipe()
+        ours, its = (write, read) if name == "stdin" else (read, write)
+        theirs.callback(os.close, its)
+        self.streams[name] = trio.lowlevel.FdStream(ours)
+        self._held.callback(self.streams[name].close)
+        return its
 
     def _hold(self, fd: int) -> int:
         self._held.callback(os.close, fd)
@@ -105,7 +116,7 @@ class Launch:
         Returns:
             Whether the job runs; if not, nothing of it did, and standard error may say why.
         """
-        first = self.process.pid
+        first = self.pid
         if await self.streams["stdout"].receive_some(1) != b"\n":
             return False
         try:
@@ -115,6 +126,8 @@ class Launch:
                 self.init_pidfd = self._hold(os.pidfd_open(self.init))
                 (first,) = procfs.children_of(self.init)
             set_limits(first, self._spec, enforced)
+            if self._spec.stands_back:
+                _stand_back(first)
             self._mark.put_on(first)
             await self.streams["stdin"].send_all(b"\n")
         except (ProcessLookupError, ValueError, trio.BrokenResourceError):  # killed by someone meanwhile
@@ -146,6 +159,16 @@ def set_limits(pid: int, spec: JobSpec, enforced: Collection[str]) -> None:
             _, hard = resource.prlimit(pid, kind)
             lowest = value if hard == resource.RLIM_INFINITY else min(value, hard)
             resource.prlimit(pid, kind, (lowest, lowest))
+
+
+def _stand_back(pid: int) -> None:
+    """Let other sessions go before a process's where the kernel shares processors out among sessions first.
+
+    There the priority that it has from its start counts within its session only. Of an ordinary user the kernel takes one
+    such word in a tenth of a second; a session for which it did not is no worse off.
+    """
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{pid}/autogroup").write_text(_NICE)
 
 
 def _command(spec: JobSpec, info_fd: int | None, door: str | None) -> list[str]:

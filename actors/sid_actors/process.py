@@ -116,19 +116,23 @@ async def run_job(
     """
     with contextlib.ExitStack() as held:
         job = _Job(spec, held)
-        with _lone_exception():
-            async with trio.open_nursery() as io:
-                try:
-                    io.start_soon(job.drain, "stderr", on_output)
-                    if await job.arm():
-                        io.start_soon(job.drain, "stdout", on_output)
-                        io.start_soon(job.feed)
-                        io.start_soon(job.oversee)
-                        if on_start:
-                            on_start(job.handle())
-                        await job.wait()
-                finally:
-                    await job.end()  # noqa: ASYNC102 - it shields what must be done, and bounds it itself
+        try:
+            await job.start()
+            with _lone_exception():
+                async with trio.open_nursery() as io:
+                    try:
+                        io.start_soon(job.drain, "stderr", on_output)
+                        if await job.arm():
+                            io.start_soon(job.drain, "stdout", on_output)
+                            io.start_soon(job.feed)
+                            io.start_soon(job.oversee)
+                            if on_start:
+                                on_start(job.handle())
+                            await job.wait()
+                    finally:
+                        await job.end()  # noqa: ASYNC102 - it shields what must be done, and bounds it itself
+        finally:
+            await job.clean_up()  # noqa: ASYNC102 - as above
         return job.result()
 
 
@@ -150,18 +154,11 @@ class _Job:
         self._spec = spec
         # By another name the next daemon's sweep passes it by.
         mark = containment.Mark.fresh(f"{_set_up.prefix}-outlives" if spec.outlives else _set_up.prefix)
-        limits, home = spec.limits, None if spec.outlives else _set_up.home
-        try:
-            sizes = {"memory_mb": limits.memory_mb, "processes": limits.processes}
-            room = home.make(mark.job_id, **sizes) if home else None
-        except OSError as error:
-            raise JobStartError(f"cannot make a cgroup for {spec.argv[0]}: {error}") from error
-        if room:
-            held.callback(room.remove)
         held.enter_context(containment.adopt_orphans())
-        self._launch = Launch(spec, mark, room.door if room else None, held)
-        self._tree = containment.PlainTree(self._launch.process.pid, mark, room)
-        self._captured = {name: Capture(limits.output_mb << 20) for name in ("stdout", "stderr")}
+        self._mark = mark
+        self._room: cgroup.JobCgroup | None = None
+        self._launch = Launch(spec, mark, held)
+        self._captured = {name: Capture(spec.limits.output_mb << 20) for name in ("stdout", "stderr")}
         names = ("stdin", "stdout", "stderr", "overseer")
         self._io = {name: trio.CancelScope(shield=True) for name in names}
         self._over: OverLimit | None = None
@@ -171,6 +168,28 @@ class _Job:
         self._started_at = self._ended_at = math.nan
         self._killed = 0
         self._cpu_s = 0.0
+
+    async def start(self) -> None:
+        """Start its first process, which waits to be let go."""
+        await self._launch.start(self._make_room)
+        self._tree = containment.PlainTree(self._launch.pid, self._mark, self._room)
+
+    def _make_room(self) -> str | None:
+        """Make its cgroup, where there are any, and return its door; blocks: the kernel makes one at a time."""
+        home, limits = None if self._spec.outlives else _set_up.home, self._spec.limits
+        if home is None:
+            return None
+        try:
+            self._room = home.make(self._mark.job_id, memory_mb=limits.memory_mb, processes=limits.processes)
+        except OSError as error:
+            raise JobStartError(f"cannot make a cgroup for {self._spec.argv[0]}: {error}") from error
+        return self._room.door
+
+    async def clean_up(self) -> None:
+        """Take its cgroup away, in which nobody lives any more."""
+        if self._room:
+            with trio.CancelScope(shield=True):
+                await _in_thread(self._room.remove)
 
     async def arm(self) -> bool:
         """Wait until the sandbox is ready, set the limits, let the job go; not to be cancelled, but short."""
@@ -186,7 +205,7 @@ class _Job:
 
     def handle(self) -> JobHandle:
         """Return the handle for those who watch; only for a job that runs."""
-        self._handle = JobHandle(self._launch.init or self._launch.process.pid, self._members(), self._limit)
+        self._handle = JobHandle(self._launch.init or self._launch.pid, self._members(), self._limit)
         return self._handle
 
     async def wait(self) -> None:
@@ -240,9 +259,8 @@ class _Job:
             raise containment.JobStuckError(self._members()())
 
     def _reap(self) -> None:
-        process = self._launch.process
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
+        _, status, usage = os.wait4(self._launch.pid, 0)
+        self._exit_code = os.waitstatus_to_exitcode(status)
         self._cpu_s = usage.ru_utime + usage.ru_stime + self._tree.cpu_s
         if self._launch.init is not None:
             # The outer process leaves its init to us, which has the CPU time of all in there, unless it reaped it.
@@ -315,7 +333,7 @@ class _Job:
             said = stderr.last_line() or "its first process did not become ready"
             hint = "try the sandbox: bwrap --ro-bind / / true" if self._spec.sandbox else ""
             raise JobStartError(f"cannot start {command}: {said}", hint=hint)
-        code = self._launch.process.returncode
+        code = self._exit_code
         if self._spec.sandbox and code - 128 in set(signal.Signals):
             code = 128 - code
         return JobResult(

@@ -234,6 +234,7 @@ class Toolbox:
             limits=limits_of(settings.limits, output_mb=1),
             sandbox=self._sandbox(),
             room=self.room,
+            stands_back=True,
         )
         try:
             result = await run_job(spec, on_output=self._printed, on_start=lambda h: watch(self.activity, h))

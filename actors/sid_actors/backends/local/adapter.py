@@ -172,6 +172,7 @@ class LocalBackend:
             deadline_s=_TOOL_S,
             limits=limits_of(turn.track.settings.limits, output_mb=_OUTPUT_MB),
             sandbox=self._sandbox(turn.cwd, writes=False, readable=(program,)),
+            stands_back=True,
         )
         result = await _run(spec, activity)
         if result.exit_code != 0 or result.stdout.dropped:
@@ -200,6 +201,7 @@ class LocalBackend:
             deadline_s=None,
             limits=limits_of(turn.track.settings.limits, output_mb=_OUTPUT_MB),
             sandbox=sandbox,
+            stands_back=True,
         )
         result = await _run(spec, activity)
         try:
@@ -244,6 +246,7 @@ class LocalBackend:
                 limits=limits_of(settings.limits, output_mb=_OUTPUT_MB),
                 sandbox=sandbox,
                 room=room_in(folder, settings.limits),
+                stands_back=True,
             )
             result = await _run(spec, activity)
             printed = result.stdout
