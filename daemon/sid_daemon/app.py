@@ -263,11 +263,9 @@ def _letting_others_in() -> Iterator[None]:
 async def _settle() -> None:
     """Make a daemon that has started one that stays.
 
-    What it has loaded is looked through for garbage once, now that nobody waits for it, and never again: that would hold the
-    loop up for 60 ms at a time.
+    What it has loaded is never looked through for garbage: that would hold the loop up for 100 ms, and find a third of a MiB.
     """
     await trio.sleep(_SETTLE_S)
-    gc.collect()
     gc.freeze()
     gc.enable()
     await trio.to_thread.run_sync(let_code_go)
