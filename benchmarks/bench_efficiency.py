@@ -42,7 +42,7 @@ class Daemon:
     def __init__(self, base: Path) -> None:
         self.base = base
         self.env = {
-            **{name: value for name, value in os.environ.items() if not name.startswith(("SID_", "GIT_"))},
+            **{name: value for name, value in os.environ.items() if not name.startswith(("SID_R", "GIT_"))},
             "HOME": str(base),
             "SID_SOCKET": str(base / "s/sid.sock"),
             "SID_STATE_DIR": str(base / "state"),

@@ -177,6 +177,7 @@ class RunHands:
                 git_dir=self._info.common_dir,
                 on_stderr=self._on_stderr,
                 hurry=self._hurry,
+                turnstile=self._machine.turnstile,
             )
             local = LocalBackend(enclose=enclose, path=self._tools.path, readable=self._tools.readable)
             model = AnthropicBackend(

@@ -207,6 +207,7 @@ class SetupAgents:
                 path=tools.path,
                 readable=tools.readable,
                 git_dir=info.common_dir,
+                turnstile=self._machine.turnstile,
             )
         return AnthropicBackend(
             repo=info.top,

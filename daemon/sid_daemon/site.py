@@ -19,6 +19,7 @@ from sid_actors.git_master import GitMaster
 from sid_actors.repository import RepoInfo, discover
 from sid_actors.standstill import Standstill
 from sid_actors.trees import open_repository
+from sid_actors.turnstile import Turnstile, processors
 from sid_actors.workbench.base import BenchRun, CommandRun, Company
 from sid_actors.workbench.benchmark import LocalBench
 from sid_actors.workbench.detectors import check_names
@@ -53,6 +54,7 @@ class Machine:
         self.lock = lock
         self.tools = tools or Tools()
         self.standstill = Standstill()
+        self.turnstile = Turnstile(processors() + 1)
         self.service = service or Service()
         self.sandbox_fault: str | None = None
         self._probed = trio.Event()

@@ -18,6 +18,7 @@ from sid_actors.executor import Executor, collect
 from sid_actors.planner import Planner
 from sid_actors.repository import discover
 from sid_actors.supervisor import ChildSpec, Supervisor
+from sid_actors.turnstile import Turnstile
 from sid_actors.workbench.local import LocalWorkbench
 from sid_actors.workbench.sandbox import Sandbox
 from sid_protocol.commands import DraftPlan, RunPlan
@@ -74,7 +75,7 @@ async def ground(repo: Repo, *, local: bool = False) -> AsyncIterator[Ground]:
     backend = (
         LocalBackend(enclose=Sandbox)
         if local
-        else CommandBackend(repo=info.top, enclose=Sandbox, git_dir=info.common_dir)
+        else CommandBackend(repo=info.top, enclose=Sandbox, git_dir=info.common_dir, turnstile=Turnstile(2))
     )
     outbox, up = trio.open_memory_channel[Any](0)
     async with trio.open_nursery() as nursery:

@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from sid_actors.activity import ActivityLog
 from sid_actors.backends.base import Answer, Turn
 from sid_actors.backends.command import CommandBackend, check_agent_command
 from sid_actors.backends.parse import parse_plan
+from sid_actors.turnstile import Turnstile
 from sid_actors.workbench.sandbox import Sandbox
 from sid_protocol.errors import BackendError, SettingsInvalid
 from sid_protocol.records import agent_schema
@@ -44,6 +46,7 @@ class Stage:
         self.lines: list[str] = []
         self.spoke = trio.Event()
         self.hurry = trio.Event()
+        self.turnstile = Turnstile(2)
 
     def script(self, body: str, name: str = "agent.sh") -> str:
         path = self.agents / name
@@ -82,6 +85,7 @@ class Stage:
             enclose=Sandbox if enclosed else None,
             on_stderr=self.hear,
             hurry=self.hurry,
+            turnstile=self.turnstile,
         )
         return await backend.answer(turn, activity or ActivityLog())
 
@@ -251,6 +255,44 @@ async def test_a_stream_is_activity_and_its_last_result_the_answer(stage: Stage)
     assert activity.tools[0].startswith("Read#")
     assert "thinking" in activity.outputs
     assert stage.lines == ["thinking"]
+
+
+async def test_who_is_nearest_to_a_result_begins_first(stage: Stage) -> None:
+    ended: list[str] = []
+
+    async def play(role: str) -> None:
+        with pytest.raises(
+            SettingsInvalid
+        ):  # in the turn's first step, so the order of ends is that of beginnings
+            await stage.play("/no/such/program", role)
+        ended.append(role)
+
+    roles = ("researcher", "planner", "architect", "critic", "executor")
+    stage.turnstile = Turnstile(1)
+    async with trio.open_nursery() as nursery:
+        with await stage.turnstile.enter(0):
+            for role in roles:
+                nursery.start_soon(play, role)
+            await trio.testing.wait_all_tasks_blocked()
+    assert ended == [*reversed(roles)]
+
+
+async def test_a_turn_that_runs_is_in_nobodys_way(stage: Stage) -> None:
+    stage.turnstile = Turnstile(1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(stage.play, stage.script("echo up >&2; exec sleep 600"))
+        await stage.spoke.wait()
+        assert (await stage.play(stage.script("echo me too", "other.sh"))).text == "me too\n"
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("enclosed", [True, False])
+async def test_an_agent_stands_back(stage: Stage, enclosed: bool) -> None:
+    text = (await stage.play(stage.script("nice; cat /proc/self/autogroup"), enclosed=enclosed)).text
+    usual = os.getpriority(os.PRIO_PROCESS, 0)
+    assert text.split()[0] == str(min(usual + 10, 19))
+    if os.getuid() == 0 and "autogroup" in text:  # of others the kernel does not always take it
+        assert text.split()[-2:] == ["nice", "10"]
 
 
 async def test_a_cancelled_turn_leaves_nothing_running_and_nothing_written(stage: Stage) -> None:

@@ -27,6 +27,7 @@ from sid_actors.backends.visible import AgentProgram, agent_paths, check_agent_c
 from sid_actors.limits import blame, limits_of
 from sid_actors.overload import room_in
 from sid_actors.process import Enclosure, JobResult, JobSpec, JobStartError
+from sid_actors.turnstile import Turnstile
 from sid_protocol.errors import BackendError, WorktreeFull
 from sid_protocol.settings import Settings
 
@@ -36,6 +37,7 @@ PASSED_ON = ("PATH", "HOME", "LANG", "TERM", "USER")
 """All that an agent gets of the daemon's environment, besides what `agent_env` names."""
 
 _LINE_LIMIT = 4000
+_RANKS = {"executor": 0, "critic": 1, "architect": 2, "planner": 3, "researcher": 4}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,7 @@ class CommandBackend:
         git_dir: The repository's git directory, which an executor may read; its worktree points there.
         on_stderr: Called with each line of standard error, for the log.
         hurry: Set when a stop must not wait: from then on a cancelled program gets no grace.
+        turnstile: What all programs of this machine go through until they run.
     """
 
     repo: str
@@ -61,6 +64,7 @@ class CommandBackend:
     git_dir: str | None = None
     on_stderr: Callable[[Turn, str], None] | None = None
     hurry: trio.Event = field(default_factory=trio.Event)
+    turnstile: Turnstile
 
     async def answer(self, turn: Turn, activity: ActivityLog) -> Answer:
         """Start the program, give it the prompt, and return what it answered.
@@ -71,21 +75,25 @@ class CommandBackend:
         """
         settings = turn.track.settings
         reader, errors = StreamReader(activity), _ErrorLines(turn, activity, self.on_stderr)
-        spec, folder = await trio.to_thread.run_sync(self._prepare, turn, settings)
-        try:
-            result = await run_watched(
-                spec,
-                activity,
-                self.hurry,
-                lambda name, piece: reader.feed(piece) if name == "stdout" else errors.feed(piece),
-            )
-        except JobStartError as error:
-            raise BackendError(
-                f"the agent's command could not be started: {error.message}", hint=error.hint
-            ) from error
-        finally:
-            with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(functools.partial(shutil.rmtree, folder, ignore_errors=True))
+        with await self.turnstile.enter(_RANKS.get(turn.role, 0)) as place:
+            spec, folder = await trio.to_thread.run_sync(self._prepare, turn, settings)
+            try:
+                result = await run_watched(
+                    spec,
+                    activity,
+                    self.hurry,
+                    lambda name, piece: reader.feed(piece) if name == "stdout" else errors.feed(piece),
+                    place.leave,
+                )
+            except JobStartError as error:
+                raise BackendError(
+                    f"the agent's command could not be started: {error.message}", hint=error.hint
+                ) from error
+            finally:
+                with trio.CancelScope(shield=True):
+                    await trio.to_thread.run_sync(
+                        functools.partial(shutil.rmtree, folder, ignore_errors=True)
+                    )
         reader.close()
         errors.close()
         activity.processes_killed = result.processes_killed
@@ -118,6 +126,7 @@ class CommandBackend:
             limits=limits_of(settings.limits, output_mb=1),  # the reader keeps the answer
             sandbox=self._sandbox(turn, settings, folder, program, home),
             room=room_in(turn.cwd, settings.limits) if turn.role == "executor" else None,
+            stands_back=True,
         )
 
     def _environment(self, turn: Turn, more: Iterable[str], folder: str, path: str) -> dict[str, str]:

@@ -50,7 +50,11 @@ def watch(activity: ActivityLog, handle: JobHandle) -> None:
 
 
 async def run_watched(
-    spec: JobSpec, activity: ActivityLog, hurry: trio.Event, on_output: OnOutput
+    spec: JobSpec,
+    activity: ActivityLog,
+    hurry: trio.Event,
+    on_output: OnOutput,
+    on_start: Callable[[], None] = lambda: None,
 ) -> JobResult:
     """Run a job whose processes are evidence, and whose grace ends when `hurry` is set.
 
@@ -66,6 +70,7 @@ async def run_watched(
     def started(handle: JobHandle) -> None:
         running.append(handle)
         watch(activity, handle)
+        on_start()
 
     result: JobResult | WorldError
     async with trio.open_nursery() as nursery:
