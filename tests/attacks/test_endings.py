@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 import signal
 from pathlib import Path
 
@@ -60,7 +61,7 @@ def in_cgroups(world: World) -> list[str]:
             # One may have gone; the others are looked at all the same.
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 command = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
-                if not command.startswith("rm -rf -- "):
+                if not re.match(r"(/bin/sh .* sid-job )?rm -rf -- ", command, re.DOTALL):
                     found.append(f"{door.parent.name}: {pid} {command}")
     return found
 
