@@ -61,7 +61,7 @@ def in_cgroups(world: World) -> list[str]:
             # One may have gone; the others are looked at all the same.
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 command = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
-                if not re.match(r"(/bin/sh .* sid-job )?rm -rf -- ", command, re.DOTALL):
+                if not re.match(r"(.* sid-job )?rm -rf -- ", command, re.DOTALL):
                     found.append(f"{door.parent.name}: {pid} {command}")
     return found
 
