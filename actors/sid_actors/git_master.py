@@ -67,12 +67,7 @@ class GitMaster:
         def ensure(repo: pygit2.Repository) -> str:
             if present := refs.target(repo, ref):
                 return present
-            start = refs.target(repo, f"refs/heads/{target_branch}")
-            if start is None:
-                known = ", ".join(self.info.branches[:10])
-                raise GitError(
-                    f"there is no branch {target_branch}", hint=f"set target_branch to one of: {known}"
-                )
+            start = self._target(repo, target_branch)
             parts = ref.split("/")
             for end in range(3, len(parts)):
                 if refs.target(repo, "/".join(parts[:end])):
@@ -225,9 +220,16 @@ class GitMaster:
             GitError: one of the branches does not exist.
         """
         commit = (await self.head(goal_slug)).commit
+        target = await self._run(lambda repo: self._target(repo, target_branch))
         flags = ("--no-ext-diff", "--no-textconv", "--no-color", "--end-of-options")
-        shown = await git("diff", *flags, f"refs/heads/{target_branch}...{commit}", cwd=self.info.top)
+        shown = await git("diff", *flags, f"{target}...{commit}", cwd=self.info.top)
         return shown.out.decode("utf-8", "replace")
+
+    def _target(self, repo: pygit2.Repository, target_branch: str) -> str:
+        if commit := refs.target(repo, f"refs/heads/{target_branch}"):
+            return commit
+        known = ", ".join(self.info.branches[:10])
+        raise GitError(f"there is no branch {target_branch}", hint=f"set target_branch to one of: {known}")
 
     def _refs(self, goal_slug: str) -> tuple[str, str]:
         return f"refs/heads/{improve_branch(goal_slug)}", f"refs/sid/{goal_slug}"

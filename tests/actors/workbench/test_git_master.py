@@ -361,8 +361,9 @@ async def test_the_diff_is_what_the_branch_changes(repo: MakeRepo) -> None:
     diff = await master.diff("main", "goal")
     assert "+2" in diff
     assert "elsewhere" not in diff
-    with pytest.raises(GitError):
+    with pytest.raises(GitError, match="no branch nowhere") as missing:
         await master.diff("nowhere", "goal")
+    assert "main" in missing.value.hint
 
 
 async def test_push_runs_no_hook_and_reports_in_a_line(repo: MakeRepo) -> None:
