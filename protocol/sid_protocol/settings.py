@@ -287,9 +287,11 @@ def _first_error(error: ValidationError) -> SettingsInvalid:
         hint = f"did you mean {near[0]}?" if near else "'sictl config list' shows all keys"
         return SettingsInvalid(key, "unknown key", hint=hint)
     why = first["msg"].removeprefix("Value error, ")
-    if key == "settings":
-        key = why.split(" ", 1)[0]
-    return SettingsInvalid(key, f"{why[:1].lower()}{why[1:]} (got {str(first['input'])[:80]!r})")
+    got = first["input"]
+    if key == "settings":  # said of the settings as a whole, and begun with the key that is at fault
+        key, why = why.split(" ", 1)
+        got = got.get(key)
+    return SettingsInvalid(key, f"{why[:1].lower()}{why[1:]} (got {str(got)[:80]!r})")
 
 
 def _finite(name: str) -> float:

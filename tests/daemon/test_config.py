@@ -75,6 +75,17 @@ def test_a_setting_that_is_refused_is_not_written(root: Path, key: str, value: o
     assert config.read_raw(root) == {"max_iterations": 3}
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "got"), [("benchmark_format", "xml", "'xml'"), ("score_bounds", [2, 1], "'[2, 1]'")]
+)
+def test_a_refused_value_is_quoted_alone(root: Path, key: str, value: object, got: str) -> None:
+    with pytest.raises(SettingsInvalid) as caught:
+        config.change_setting(root, key, value)  # type: ignore[arg-type]  # as it comes from a client
+
+    assert caught.value.message.startswith(f"setting {key}: must be ")
+    assert caught.value.message.endswith(f"(got {got})")
+
+
 def test_families_of_the_harness_allow_more_agents(root: Path) -> None:
     (root / "config" / "harness.md").write_text("## Custom Approach Families\n\n- `layout`: of data\n")
     config.change_setting(root, "number_of_agents", 9)
