@@ -55,11 +55,10 @@ def exact(value: float | None) -> str:
 
 
 def gain_percent(row: Mapping[str, Any]) -> float | None:
-    """Return by how much a run's best score is better than its baseline, in percent; None where that says nothing."""
-    baseline, best = row["baseline"], row["best_score"]
-    if baseline is None or best is None or baseline == 0:
+    """Return by how much a run's branch is better than its baseline, in percent; None where that says nothing."""
+    baseline, gained = row["baseline"], row.get("gain")
+    if baseline is None or gained is None or baseline == 0:
         return None
-    gained = baseline - best if row.get("direction") == "lower_is_better" else best - baseline
     return float(gained / abs(baseline) * 100)
 
 

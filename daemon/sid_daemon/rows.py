@@ -16,7 +16,7 @@ from sid_daemon.core.ladder import rung_of
 from sid_daemon.core.round import seconds_between
 from sid_daemon.core.state import RunState
 from sid_daemon.figures import difference
-from sid_daemon.report.text import status_notes
+from sid_daemon.report.text import gained, status_notes
 from sid_daemon.store.views_state import current_step
 from sid_protocol.events import RunMeasured
 from sid_protocol.records import IterationHistory, MergeReport
@@ -80,6 +80,7 @@ def run_row(
         target=settings.target_value,
         audit=headline(state.audited) if state.audited else None,
         ladder=_ladder(state),
+        gain=gained(state),
     )
 
 

@@ -169,6 +169,10 @@ class RunRow(Result):
     ladder: LadderRow | None = Field(
         default=None, description="Null while there is a winner now and then; then what is done otherwise."
     )
+    gain: float | None = Field(
+        default=None,
+        description="By how much the branch is better than the baseline, in score units; 0 while nothing was merged.",
+    )
 
 
 class RunList(Result):

@@ -43,6 +43,7 @@ def run_row(**changes: Any) -> dict[str, Any]:
         "current_step": "execution",
         "best_score": 812.4,
         "baseline": 616.2,
+        "gain": 196.2,
         "interval": [809.3, 815.5],
         "counters": {
             "plateau": 1,

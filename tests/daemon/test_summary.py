@@ -72,6 +72,16 @@ def test_an_improvement_is_positive_where_it_is_better(
     assert summary_text(state).splitlines()[4] == line
 
 
+@pytest.mark.parametrize("direction", ["higher_is_better", "lower_is_better"])
+def test_without_a_winner_no_improvement_is_claimed_whatever_noise_says(direction: Any) -> None:
+    state = played(settings(benchmark_direction=direction), score=lambda *_: 10.0).now
+    assert state.completed == 1
+    state = replace(state, baseline_score=10.0, best_score=10.4 if direction == "higher_is_better" else 9.6)
+
+    assert summary_text(state).splitlines()[4] == "Improvement: 0.0 (0.0%)"
+    assert (summary_fields(state)["delta"], run_row(state).gain) == (0.0, 0.0)
+
+
 def test_push_and_pull_request_are_told_where_they_are_off() -> None:
     state = ended()
 

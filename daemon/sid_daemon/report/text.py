@@ -32,7 +32,7 @@ def summary_text(state: RunState, *, notes: Sequence[str] = ()) -> str:
         state: The run as it ended.
         notes: What was done about push and pull request, where they are on.
     """
-    gain = improvement(state.best_score, state.baseline_score, state.settings.benchmark_direction)
+    gain = gained(state)
     share = percentage(gain, state.baseline_score)
     lines = [
         "=== Self-Improvement Loop Complete ===",
@@ -58,6 +58,16 @@ def summary_text(state: RunState, *, notes: Sequence[str] = ()) -> str:
     if state.completed:
         lines.append(f"Chart: {state.root}/{CHART}")
     return "\n".join([*lines, *push_lines(state), *notes])
+
+
+def gained(state: RunState) -> float:
+    """Return by how much the branch is better than the baseline, in score units; negative when it is worse.
+
+    Zero where no round ever had a winner: then both scores are of one tree, and what differs is noise.
+    """
+    if state.dry_rounds == state.completed:
+        return 0.0
+    return improvement(state.best_score, state.baseline_score, state.settings.benchmark_direction)
 
 
 def cost_lines(state: RunState) -> list[str]:
@@ -96,7 +106,7 @@ def push_lines(state: RunState) -> list[str]:
 
 def summary_fields(state: RunState) -> dict[str, JsonValue]:
     """Return the summary as data: the names of the promised lines, and what the others tell."""
-    gain = improvement(state.best_score, state.baseline_score, state.settings.benchmark_direction)
+    gain = gained(state)
     share = percentage(gain, state.baseline_score)
     return {
         "run_id": state.run_id,
