@@ -14,6 +14,8 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from sid_actors.workbench.detectors import check_names
+from sid_actors.workbench.scoring import check_format
 from sid_daemon.goal import read_families, read_ideas, read_rules, render_ideas
 from sid_daemon.store.files import write_whole
 from sid_protocol.errors import SettingsInvalid, StoreError
@@ -132,12 +134,21 @@ def change_setting(
         before = read_raw(root) or {}
         after = with_value(before, key, value)
         refuse_unknown(key)
-        settings = parse_file(after)
-        if settings.number_of_agents != parse_file(before).number_of_agents:
-            harness = _read(root / "config" / "harness.md") or ""
-            check_family_count(settings, tuple(name for name, _ in read_families(harness)))
+        _check_more(root, key, parse_file(after))
         write_raw(root, after)
     return before, after
+
+
+def _check_more(root: Path, key: str, settings: Settings) -> None:
+    """Check of the key that is set what its type does not say, as a start would."""
+    head = key.partition(".")[0]
+    if head == "number_of_agents":
+        harness = _read(root / "config" / "harness.md") or ""
+        check_family_count(settings, tuple(name for name, _ in read_families(harness)))
+    elif head == "detectors":
+        check_names(settings.detectors)
+    elif head == "benchmark_format":
+        check_format(settings.benchmark_format)
 
 
 def write_text(root: Path, name: str, text: str) -> None:

@@ -23,7 +23,7 @@ from sid_daemon.recalibrating import recalibrate
 from sid_daemon.report import text
 from sid_daemon.resting import Resting, Told
 from sid_daemon.runstore import documents_as
-from sid_daemon.setting_rows import setting, setting_rows
+from sid_daemon.setting_rows import setting, setting_before, setting_rows
 from sid_daemon.store.registry import KnownRun
 from sid_protocol.errors import NotRunning, Refused, StoreError
 from sid_protocol.events import ConfigChanged, RunPaused, RunResumed
@@ -281,7 +281,7 @@ class Methods:
             )
         raw, changed = await trio.to_thread.run_sync(config.change_setting, root, params.key, params.value)
         settings = parse_file(changed)
-        old, new = setting(parse_file(raw), params.key), setting(settings, params.key)
+        old, new = setting_before(raw, params.key), setting(settings, params.key)
         conductor = await self._host.take_in(
             run, ConfigChanged(field=params.key, old_value=old, new_value=new)
         )

@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sid_protocol.settings import Settings, refuse_unknown
+from pydantic import JsonValue
+
+from sid_protocol.errors import SettingsInvalid
+from sid_protocol.settings import Settings, parse_file, refuse_unknown
 
 
 def _flat(prefix: str, value: Any, schema: Any) -> list[tuple[str, Any]]:
@@ -72,3 +75,14 @@ def setting(settings: Settings, key: str) -> Any:
             return None
         value = value[part]
     return _plain(value)
+
+
+def setting_before(raw: Mapping[str, JsonValue], key: str) -> Any:
+    """Return the value of a dotted key before it was set; as it was written where the file held no valid settings."""
+    try:
+        return setting(parse_file(dict(raw)), key)
+    except SettingsInvalid:
+        value: Any = raw
+        for part in key.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        return value

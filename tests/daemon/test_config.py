@@ -9,7 +9,7 @@ import pytest
 from pydantic import JsonValue
 
 from sid_daemon import config
-from sid_daemon.setting_rows import setting_rows
+from sid_daemon.setting_rows import setting_before, setting_rows
 from sid_protocol.errors import SettingsInvalid
 from sid_protocol.settings import Settings, parse_file
 
@@ -67,7 +67,17 @@ def test_every_setting_of_clients_at_once_is_kept(root: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(("key", "value"), [("number_of_agents", 9), ("max_iterations", "x"), ("no_such", 1)])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("number_of_agents", 9),
+        ("max_iterations", "x"),
+        ("no_such", 1),
+        ("detectors", {"no_such": "warn"}),
+        ("detectors.no_such", "warn"),
+        ("benchmark_format", "regex:("),
+    ],
+)
 def test_a_setting_that_is_refused_is_not_written(root: Path, key: str, value: object) -> None:
     with pytest.raises(SettingsInvalid):
         config.change_setting(root, key, value)  # type: ignore[arg-type]  # as it comes from a client
@@ -84,6 +94,15 @@ def test_a_refused_value_is_quoted_alone(root: Path, key: str, value: object, go
 
     assert caught.value.message.startswith(f"setting {key}: must be ")
     assert caught.value.message.endswith(f"(got {got})")
+
+
+def test_a_value_that_was_corrupted_by_hand_is_mended(root: Path) -> None:
+    config.write_raw(root, {"number_of_agents": "x", "max_iterations": 3})
+    before, after = config.change_setting(root, "number_of_agents", 2)
+
+    assert after == config.read_raw(root) == {"number_of_agents": 2, "max_iterations": 3}
+    assert setting_before(before, "number_of_agents") == "x"
+    assert setting_before(after, "number_of_agents") == 2
 
 
 def test_families_of_the_harness_allow_more_agents(root: Path) -> None:

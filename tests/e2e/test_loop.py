@@ -222,6 +222,18 @@ def test_config_is_checked_and_its_changes_are_events(finished: Finished) -> Non
     assert [one["new_value"] for one in told if one["event"] == "config_changed"][-1:] == [77]
     wrong = world.sictl("config", "set", path, "plateau_windows", "3", code=2)
     assert "did you mean plateau_window?" in wrong.err
+    unknown = world.sictl("config", "set", path, "detectors", '{"no_such": "warn"}', code=2)
+    assert "there is no detector no_such" in unknown.err
+
+
+def test_config_mends_what_a_hand_has_broken(finished: Finished) -> None:
+    world, path, file = finished.world, finished.repo.path, finished.root / "config/settings.json"
+    file.write_text(json.dumps({**load(file), "plateau_window": "many"}))
+
+    assert "many" in world.sictl("config", "get", path, "plateau_window", code=2).err
+    mended = world.sictl("config", "set", path, "plateau_window", "3", "--json").json
+    assert (mended["changed"]["old"], mended["changed"]["new"]) == ("many", 3)
+    assert world.sictl("config", "get", path, "plateau_window").out == "3\n"
 
 
 def test_an_idea_is_kept_for_the_next_planner(finished: Finished) -> None:

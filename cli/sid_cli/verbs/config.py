@@ -7,12 +7,13 @@ from typing import Any
 
 import click
 
+from sid_cli.client import Client
 from sid_cli.completing import complete_config
 from sid_cli.options import FreeWords, topic_option, verb
 from sid_cli.session import Session
 from sid_cli.status_text import Look
 from sid_cli.text import clean, table
-from sid_protocol.errors import UsageError
+from sid_protocol.errors import SettingsInvalid, UsageError
 
 _USAGE = {
     "get": "config get [RUN] KEY",
@@ -100,12 +101,20 @@ def _shown(value: Any) -> str:
     return clean(text)
 
 
+def _default(client: Client, run_id: str, key: str) -> Any:
+    """Return a setting's default; None where the settings as they are cannot be read, which setting one may mend."""
+    try:
+        present = client.call("run.config", {"run": run_id, "key": key})["settings"]
+    except SettingsInvalid:
+        return None
+    return next((row["default"] for row in present if row["key"] == key), None)
+
+
 def _set(session: Session, run: str | None, topic: str | None, key: str, value: str) -> None:
     console = session.console
     with session.daemon(spawn=True) as client:
         run_id = session.row(client, run, topic)["run_id"]
-        present = client.call("run.config", {"run": run_id, "key": key})["settings"]
-        default = next((row["default"] for row in present if row["key"] == key), None)
+        default = _default(client, run_id, key)
         result = client.call("run.config", {"run": run_id, "key": key, "value": parse_value(value, default)})
     change = result.get("changed")
     if change is None:
