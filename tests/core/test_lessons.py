@@ -89,6 +89,17 @@ def test_a_lesson_that_stands_elsewhere_is_not_forgotten_with_the_window() -> No
     assert settled(Book(), 0, *told).in_force == (LOOP,)
 
 
+def test_only_runs_that_saw_a_fault_are_its_evidence_however_long_ago() -> None:
+    heirs = [RunLessons(run_id=f"heir-{number}", standing=(LOOP,)) for number in range(6)]
+    old = RunLessons(run_id="old", seen=(LOOP, "oom/-/-"), standing=(LOOP,))
+    told = lessons.worth_telling([*heirs, old], 5, alien=frozenset())
+    assert settled(Book(), 0, *told).lessons[LOOP].runs == ("old",)
+    told = lessons.worth_telling(heirs[:2], 5, alien=frozenset())
+    assert settled(Book(), 0, *told).lessons[LOOP].runs == ("heir-0", "heir-1"), (
+        "the lesson outlives its witness"
+    )
+
+
 def test_what_tells_of_one_program_does_not_cross_repositories() -> None:
     run = RunLessons(run_id="a", seen=(LOOP, "regression/-/data"), standing=("oom/-/-",))
     (told,) = lessons.worth_telling([run], 5, alien=frozenset({"a"}))

@@ -327,11 +327,18 @@ def worth_telling(
         window: Runs looked back upon, this one included.
         alien: Runs of other repositories, of which only counts what holds for agents on any program.
     """
+    known = [_portable(run) if run.run_id in alien else run for run in others]
+    witnessed = {key for run in known for key in run.standing if key in run.seen}
     kept = []
-    for number, run in enumerate(others):
-        seen, standing = run.seen if number < window - 1 else (), run.standing
-        if run.run_id in alien:
-            seen, standing = tuple(filter(is_portable, seen)), tuple(filter(is_portable, standing))
+    for number, run in enumerate(known):
+        seen = run.seen if number < window - 1 else ()
+        # Whoever only took a lesson over is no evidence of it, as long as one is known that saw the fault.
+        standing = tuple(key for key in run.standing if key in run.seen or key not in witnessed)
         if number < window - 1 or standing:
             kept.append(RunLessons(run_id=run.run_id, seen=seen, standing=standing))
     return tuple(kept)
+
+
+def _portable(run: RunLessons) -> RunLessons:
+    seen, standing = (tuple(filter(is_portable, keys)) for keys in (run.seen, run.standing))
+    return RunLessons(run_id=run.run_id, seen=seen, standing=standing)
