@@ -1,8 +1,8 @@
 """Keeps `tracking/progress.png` of each run up to date: after each round and at the end.
 
-Drawing takes a child process about two seconds of CPU, so it happens beside the run, at low priority, one at a
-time, and, where scores are noisy, never while a benchmark runs. Where rounds are quicker than that, some are left out, so that
-charts never take more than a fiftieth of the time; the last one is drawn at once. A chart that cannot be drawn is told once.
+Drawing takes a process about two seconds of CPU, so it happens beside the run, at low priority, one at a time, and, where scores
+are noisy, never while a benchmark runs. Where rounds are quicker than that, some are left out, so that charts never take more than
+a fiftieth of the time; the last one is drawn at once. A chart that cannot be drawn is told once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from sid_actors.workbench.machine import MachineLock
-from sid_daemon.reporting import draw
+from sid_daemon.drawing import draw
 from sid_daemon.runstore import CHART
 from sid_daemon.store.files import write_whole
 from sid_protocol.errors import SidError

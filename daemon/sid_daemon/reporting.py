@@ -15,9 +15,8 @@ from sid_actors.git_master import GitMaster
 from sid_actors.gitcli import git
 from sid_actors.repository import discover
 from sid_daemon.core.state import RunState
+from sid_daemon.drawing import draw
 from sid_daemon.forecast import of_run
-from sid_daemon.report.chart import render_chart
-from sid_daemon.report.series import Subject
 from sid_daemon.runstore import CHART, RunStore
 from sid_daemon.site import Machine
 from sid_daemon.store.files import write_whole
@@ -99,15 +98,6 @@ class LocalReports:
     def forecast(self, state: RunState) -> ForecastRow | None:
         """Return what a round will cost."""
         return of_run(state, self._machine.service.prices)
-
-
-async def draw(state: RunState, store: RunStore, form: str) -> bytes:
-    """Draw the step chart of a run as it is now.
-
-    Raises:
-        SidError: the extra `charts` is not installed.
-    """
-    return await render_chart(store.database, Subject.of(state), form)
 
 
 def _cut(text: str) -> tuple[str, bool]:

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from sid_daemon.core.state import RunState
-from sid_daemon.report.chart import NO_LIBRARY, main, render_chart
+from sid_daemon.drawing import render_chart
+from sid_daemon.report.chart import NO_LIBRARY, main
 from sid_daemon.report.series import FAILED, MERGED, NO_GAIN, WORSE, Subject, series
 from sid_daemon.report.vega import MARKS, step_chart
 from sid_daemon.store.documents import RAW_DATA

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import select
 import signal
 import socket
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -323,6 +325,26 @@ def test_three_crashes_end_a_run_until_the_user_starts_it_again(world: World, nu
     agent.script()
     assert world.run(numbers, "--rounds", "1", "--json").json["resumed"] is True
     check_every_round_once(numbers, 1)
+
+
+@pytest.mark.slow
+def test_a_chart_that_is_drawn_ends_with_its_daemon(world: World, numbers: Repo) -> None:
+    world.init(numbers, world.agent())
+    world.run(numbers, "--rounds", "1")
+    with world.wire() as wire:
+        run = wire.call("run.list")["runs"][0]["run_id"]
+        call = {"jsonrpc": "2.0", "id": 1, "method": "run.plot", "params": {"run": run, "format": "svg"}}
+        wire.send(json.dumps(call).encode() + b"\n")
+        drawing: list[psutil.Process] = []
+        give_up = time.monotonic() + HANG_S
+        while not drawing and time.monotonic() < give_up:
+            drawing = [one for one in world.processes() if "sid_daemon.report.chart" in one.cmdline()]
+        for one in drawing:
+            one.suspend()  # by itself it would end soon
+        with watched(one.pid for one in drawing) as watch:
+            world.kill()
+            assert drawing
+            assert watch.alive() == []
 
 
 def test_a_daemon_that_is_said_to_have_shut_down_is_gone(world: World) -> None:
