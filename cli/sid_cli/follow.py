@@ -39,6 +39,7 @@ _FRAME_S = 0.25
 _TICK_S = 1.0
 _LAST_EVENTS = 5
 _ROUNDS = 60
+_LAST_WORDS_S = 1.0
 _CLOCK_GRAIN = timedelta(milliseconds=2)
 """Log times may be cut to milliseconds."""
 
@@ -125,6 +126,7 @@ class _Watch:
         self.follower = follower
         self.run_id = run_id
         self._began = began
+        self._over_at: float | None = None
 
     async def next(self) -> Notice:
         """Return what comes next of this run; may be cancelled without losing anything."""
@@ -142,18 +144,33 @@ class _Watch:
         history = await self.follower.call("run.history", {"run": self.run_id, "since": since})
         return row, history["rounds"]
 
+    async def end(self, notice: Notice) -> dict[str, Any] | None:
+        """Return the record of the run's end if this is it."""
+        if isinstance(notice, Reconnected):
+            row = await self.follower.call("run.status", {"run": self.run_id})
+            if not is_active(row):
+                self._over_at = time.monotonic() + _LAST_WORDS_S
+        if isinstance(notice, Record) and notice.record.get("event") == "run_ended":
+            return notice.record
+        return None
 
-def end_of(notice: Notice) -> dict[str, Any] | None:
-    """Return the record of a run's end, None if this is another notice."""
-    return notice.record if isinstance(notice, Record) and notice.record.get("event") == "run_ended" else None
+    @property
+    def is_over(self) -> bool:
+        """Whether the run has ended untold: its daemon was killed in that moment, and the next one has no more to tell."""
+        return self._over_at is not None and time.monotonic() > self._over_at
 
 
 async def _in_lines(watch: _Watch, console: Console) -> Mapping[str, Any]:
-    while True:
-        notice = await watch.next()
+    while not watch.is_over:
+        notice: Notice | None = None
+        with anyio.move_on_after(_TICK_S):
+            notice = await watch.next()
+        if notice is None:
+            continue
         console.say(told(notice, console))
-        if end := end_of(notice):
+        if end := await watch.end(notice):
             return end
+    return {}
 
 
 def told(notice: Notice, console: Console) -> str:
@@ -179,16 +196,17 @@ async def _on_screen(watch: _Watch, console: Console) -> Mapping[str, Any]:
     dirty = True
     # Live starts a thread that draws by the clock unless it is told not to.
     with Live(console=Screen(), auto_refresh=False, transient=True, vertical_overflow="crop") as live:
-        while True:
+        while not watch.is_over:
+            notice: Notice | None = None
             with anyio.move_on_after(
                 max(0.0, drawn_at + (_FRAME_S if dirty else _TICK_S) - time.monotonic())
             ):
                 notice = await watch.next()
                 dirty = True
-                if isinstance(notice, Record):
-                    records.append(notice.record)
-                if end := end_of(notice):
-                    return end
+            if isinstance(notice, Record):
+                records.append(notice.record)
+            if notice is not None and (end := await watch.end(notice)):
+                return end
             if time.monotonic() - drawn_at < _FRAME_S:
                 continue
             if dirty:
@@ -204,6 +222,7 @@ async def _on_screen(watch: _Watch, console: Console) -> Mapping[str, Any]:
                 ),
                 refresh=True,
             )
+    return {}
 
 
 def aged(row: Mapping[str, Any], seconds: float) -> dict[str, Any]:

@@ -147,6 +147,23 @@ def test_wait_survives_a_restart_of_the_daemon_and_misses_nothing(daemon, sictl)
         assert done.out.count(told) == 1
 
 
+@pytest.mark.timeout(60)
+def test_wait_ends_where_a_daemon_died_before_it_could_tell_of_the_end(daemon, sictl):
+    def life() -> None:
+        daemon.push("merged", run_id=RUN, timestamp=now(), iteration=3)
+        daemon.stop()
+        daemon.rows[0]["status"] = "plateau"
+        daemon.start()
+
+    ends_as(daemon, "running")
+    daemon.after["run.start"] = life
+    done = sictl("start", "r7f3", "--wait")
+
+    assert done.code == 0
+    assert HEAD[1] in done.out
+    assert "run_ended" not in done.out
+
+
 def test_a_start_whose_answer_is_lost_is_not_sent_again(daemon, sictl):
     def die(_params):
         daemon._run(daemon.stop)
