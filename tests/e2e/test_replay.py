@@ -204,6 +204,7 @@ def test_a_replay_goes_on_after_its_daemon_died(world: World, numbers: Repo) -> 
         # It may have ended in the moment of the kill, untold.
         while wire.call("run.status", run=made["run_id"])["status"] == "running":
             wire.record()
+    assert world.end() == []  # all is written by then
 
     original, root = numbers.path / ".sid/topics/default", Path(made["root"])
     assert told(root) == told(original)
