@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # the daemon answers before settings are imported
     from sid_protocol.settings import Limits
 
 _LOOK_EACH_S = 0.25
+_REAP_EACH_S = 5.0
 _DISK_SHARE = 0.05  # of one core: looking at a large folder takes no more
 
 
@@ -107,9 +108,11 @@ async def passed(spec: JobSpec, members: Members, enforced: Collection[str]) -> 
             return OverLimit("worktree_mb", why)
         return None
 
+    has_limit = processes is not None or memory_mb is not None or spec.room is not None
+    pause_s = _LOOK_EACH_S if has_limit else _REAP_EACH_S
     limiter = trio.CapacityLimiter(1)  # a job is looked at even when all the usual threads are taken
     while True:
-        await trio.sleep(_LOOK_EACH_S)
+        await trio.sleep(pause_s)
         found = await trio.to_thread.run_sync(look, limiter=limiter, abandon_on_cancel=True)
         if found is not None:
             return found

@@ -154,9 +154,6 @@ class _Daemon:
             make_tools = await trio.to_thread.run_sync(_import_tools)
             nursery.start_soon((tools := make_tools()).begin)
             assemble = await trio.to_thread.run_sync(_import_the_rest)
-        # What stays is never looked through for garbage: that would hold the loop up for 100 ms at a time.
-        gc.freeze()
-        gc.enable()
         self._parts = parts = assemble(
             self._settings,
             self._state_dir,
@@ -264,8 +261,15 @@ def _letting_others_in() -> Iterator[None]:
 
 
 async def _settle() -> None:
-    """Let go what only the start has used, once it is over."""
+    """Make a daemon that has started one that stays.
+
+    What it has loaded is looked through for garbage once, now that nobody waits for it, and never again: that would hold the
+    loop up for 100 ms at a time. Without this once, what is measured against it later would be looked through far more often.
+    """
     await trio.sleep(_SETTLE_S)
+    gc.collect()
+    gc.freeze()
+    gc.enable()
     await trio.to_thread.run_sync(let_code_go)
 
 
