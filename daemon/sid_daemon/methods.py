@@ -323,7 +323,8 @@ class Methods:
         return ExportResult(root=run.root, files=[f"{run.root}/{path}" for path in files])
 
     async def verify(self, params: RunParams, _call: object) -> VerifyResult:
-        """`run.verify`."""
+        """`run.verify`; once what a killed daemon could not write any more is written."""
+        await self._host.recovered.wait()
         run = await self._host.find(params.run, params.topic)
         async with self._host.opened(run) as (state, store):
             lines = await verifying.disagreements(state, store)
