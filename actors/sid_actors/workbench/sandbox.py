@@ -10,17 +10,18 @@ A symbolic link cannot be sealed so; the comparison with the trusted content aft
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import trio
 
+from sid_actors import scratch
 from sid_actors.job import Mount
 
 # Programs and libraries; the last two are where NixOS and Guix keep everything.
@@ -191,7 +192,9 @@ async def probe_bwrap() -> str | None:
 def _probe() -> str | None:
     if shutil.which("bwrap") is None:
         return "bubblewrap is not installed; apt-get install bubblewrap"
-    with tempfile.TemporaryDirectory(prefix="sid-probe-") as folder:
+    with contextlib.ExitStack() as stack:
+        folder = scratch.make("probe")
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
         sealed = Path(folder, "sealed")
         sealed.touch()
         sandbox = Sandbox(
