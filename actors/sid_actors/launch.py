@@ -36,7 +36,6 @@ from sid_actors.job import JobSpec, JobStartError
 
 # Added to the environment by the shell or bubblewrap, which is to be exactly what the caller said.
 _SHELLS_OWN = ("OLDPWD", "PWD", "SHLVL")
-_NICE = "10"  # about a tenth of what others get
 _MOST_SAID = 4096  # bytes; bubblewrap tells a dozen numbers
 
 
@@ -168,7 +167,7 @@ def _stand_back(pid: int) -> None:
     such word in a tenth of a second; a session for which it did not is no worse off.
     """
     with contextlib.suppress(OSError):
-        Path(f"/proc/{pid}/autogroup").write_text(_NICE)
+        Path(f"/proc/{pid}/autogroup").write_text(str(spawner.NICE))
 
 
 def _command(spec: JobSpec, info_fd: int | None, door: str | None) -> list[str]:

@@ -33,7 +33,8 @@ T = TypeVar("T")
 _SETPGROUP, _SETSIGDEF, _SETSID = 0x02, 0x04, 0x80  # POSIX_SPAWN_… of spawn.h
 _OPAQUE_BYTES = 512  # more than any of the library's structures takes: 336, 128 and 80 in glibc and musl
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
-_NICE = 10  # about a tenth of what others get
+NICE = 10
+"""By how much what stands back does so: it gets about a tenth of what others get."""
 _LIBC = ctypes.CDLL(None)
 
 
@@ -86,7 +87,7 @@ def _calls(*, stands_back: bool) -> queue.SimpleQueue[Callable[[], None]]:
 
     def work() -> None:
         if stands_back:
-            os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, 0) + _NICE)  # of this thread
+            os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, 0) + NICE)  # of this thread
         while True:
             calls.get()()
 
