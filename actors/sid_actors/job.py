@@ -96,8 +96,8 @@ class JobSpec:
         sandbox: Where it is enclosed, or None.
         merge_stderr: Whether its standard error goes to its standard output.
         room: How much the folder that it works in may grow; None is no limit.
-        stands_back: Whether others go before it where processors are short. For agents: what is measured, the daemon
-            and the user need not wait for them.
+        stands_back: Whether others go before it where processors are short. For agents and charts: what is measured,
+            the daemon and the user need not wait for them.
         outlives: Whether it goes on to its end when the daemon is killed, and the next daemon lets it. For git in the
             user's own checkout alone: ended half-way, it leaves that half changed and locked.
     """

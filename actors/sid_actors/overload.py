@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # the daemon answers before settings are imported
     from sid_protocol.settings import Limits
 
 _LOOK_EACH_S = 0.25
-_REAP_EACH_S = 5.0
+_REAP_EACH_S = 5.0  # where there is no limit, and only dead orphans are looked for
 _DISK_SHARE = 0.05  # of one core: looking at a large folder takes no more
 
 
