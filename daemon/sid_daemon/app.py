@@ -24,19 +24,19 @@ import trio
 from sid_daemon.about import About
 from sid_daemon.daemon_settings import DaemonSettings, read_daemon_settings
 from sid_daemon.lean import import_pydantic, import_pygit2, let_code_go
-from sid_daemon.listening import Listening, activated, bind
 from sid_daemon.logs import Logs, StandardError, configure
 from sid_daemon.notify import Notifier
 from sid_daemon.redaction import Redactor, secrets_of
-from sid_daemon.rpc_server import RpcServer
+from sid_daemon.rpc.listening import Listening, activated, bind
+from sid_daemon.rpc.server import RpcServer
 from sid_daemon.store.lock import StateLock
 from sid_daemon.store.registry import Registry
 from sid_protocol import locations
 
 if TYPE_CHECKING:
     from sid_daemon.assembly import Assembly
-    from sid_daemon.connection import Call
     from sid_daemon.host import Host
+    from sid_daemon.rpc.connection import Call
     from sid_daemon.tools import Tools
 
 log = structlog.get_logger("sid")

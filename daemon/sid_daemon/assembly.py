@@ -21,19 +21,19 @@ from sid_actors.workbench.machine import MachineLock, lock_path
 from sid_daemon import config
 from sid_daemon.about import About
 from sid_daemon.announcing import Emit
-from sid_daemon.answers import Answers
 from sid_daemon.charts import Charts
 from sid_daemon.daemon_settings import DaemonSettings
 from sid_daemon.hands import MakeRunConductor
 from sid_daemon.host import Host
-from sid_daemon.intake import Intake
-from sid_daemon.lesson_methods import LessonMethods
-from sid_daemon.log_methods import LogMethods
 from sid_daemon.logs import Logs
-from sid_daemon.methods import Methods
-from sid_daemon.reporting import LocalReports
-from sid_daemon.setup_agents import SetupAgents
-from sid_daemon.site import Machine, OpenLocalSite
+from sid_daemon.rpc.answers import Answers
+from sid_daemon.rpc.lesson_methods import LessonMethods
+from sid_daemon.rpc.log_methods import LogMethods
+from sid_daemon.rpc.methods import Methods
+from sid_daemon.rpc.reporting import LocalReports
+from sid_daemon.setup.agents import SetupAgents
+from sid_daemon.setup.intake import Intake
+from sid_daemon.setup.site import Machine, OpenLocalSite
 from sid_daemon.store.registry import KnownRun, Registry
 from sid_daemon.tools import Tools
 from sid_protocol.errors import AlreadyRunning, SidError, StoreError

@@ -37,7 +37,7 @@ from sid_daemon.core.state import RunState
 from sid_daemon.host import Host
 from sid_daemon.replay.replayer import make_replayer
 from sid_daemon.runstore import RunStore
-from sid_daemon.site import Machine
+from sid_daemon.setup.site import Machine
 from sid_daemon.steward import Steward
 from sid_daemon.store.registry import KnownRun
 from sid_daemon.trackview import RunTrack

@@ -23,8 +23,8 @@ import structlog
 import trio
 
 from sid_daemon.redaction import Redactor
+from sid_daemon.rpc.subscribers import LEVELS, RING_BYTES, Entry, Subscribers
 from sid_daemon.store.log_files import FILE_BYTES, KEEP, Line, LogFiles
-from sid_daemon.subscribers import LEVELS, RING_BYTES, Entry, Subscribers
 
 FLUSH_S = 0.02
 """Records are written and handed on together at most so often."""

@@ -10,8 +10,8 @@ import pytest
 from pydantic import TypeAdapter
 
 from sid_daemon.core.audit import Audit, Audited, headline, next_ask
-from sid_daemon.live_rows import actor_rows
 from sid_daemon.report.text import status_notes, summary_text
+from sid_daemon.rpc.live_rows import actor_rows
 from sid_protocol.commands import Measure
 from sid_protocol.events import AnyEvent, Recalibrated, RunStopped, StopRequested
 from sid_protocol.settings import Settings

@@ -10,9 +10,9 @@ from typing import Any
 
 import trio
 
-from sid_daemon.answers import Answers, Handler
-from sid_daemon.listening import Listening, bind
-from sid_daemon.rpc_server import RpcServer
+from sid_daemon.rpc.answers import Answers, Handler
+from sid_daemon.rpc.listening import Listening, bind
+from sid_daemon.rpc.server import RpcServer
 from sid_daemon.store.lock import StateLock
 
 

@@ -9,7 +9,7 @@ import pytest
 from pydantic import JsonValue
 
 from sid_daemon import config
-from sid_daemon.setting_rows import setting_before, setting_rows
+from sid_daemon.rpc.setting_rows import setting_before, setting_rows
 from sid_protocol.errors import SettingsInvalid
 from sid_protocol.settings import Settings, parse_file
 

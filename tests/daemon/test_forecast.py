@@ -10,7 +10,7 @@ import pytest
 from sid_daemon.core.state import Spent
 from sid_daemon.forecast import ASSUMED, estimate_line, forecast, of_run
 from sid_daemon.report.text import cost_lines
-from sid_daemon.rows import round_summary, run_row
+from sid_daemon.rpc.rows import round_summary, run_row
 from sid_protocol.prices import Price
 from sid_protocol.records import IterationHistory, MergeReport
 from sid_protocol.settings import Budget, Settings

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sid_daemon import listening
-from sid_daemon.listening import activated, bind
+from sid_daemon.rpc import listening
+from sid_daemon.rpc.listening import activated, bind
 from sid_daemon.store.lock import StateLock
 from sid_protocol.errors import Refused, StoreError, UsageError
 
@@ -130,7 +130,7 @@ def test_a_path_that_is_somebody_elses_by_now_is_not_removed(short_dir: Path, lo
 
 ACTIVATED = """
 import os, sys
-from sid_daemon.listening import activated
+from sid_daemon.rpc.listening import activated
 got = activated(os.environ, os.getpid())
 left = [n for n in os.environ if n.startswith("LISTEN_")]
 print(got.path if got else None, left, os.get_inheritable(3) if got else "")

@@ -6,7 +6,7 @@ import trio
 from trio.testing import MockClock
 
 from sid_actors.actor import Work
-from sid_daemon.live_rows import actor_rows
+from sid_daemon.rpc.live_rows import actor_rows
 from sid_protocol.settings import Deadlines, Settings
 from sid_protocol.status import ActorRow
 from tests.core.play import Play

@@ -18,11 +18,11 @@ import structlog
 import trio
 
 from sid_daemon import logs as logs_module
-from sid_daemon import subscribers as subscribers_module
-from sid_daemon.connection import Call
 from sid_daemon.logs import Logs, StandardError, configure, under_systemd
 from sid_daemon.redaction import Redactor
-from sid_daemon.subscribers import Entry, Filter
+from sid_daemon.rpc import subscribers as subscribers_module
+from sid_daemon.rpc.connection import Call
+from sid_daemon.rpc.subscribers import Entry, Filter
 from sid_protocol.params import SubscribeParams, UnsubscribeParams
 from sid_protocol.status import Empty, SubscriptionResult
 from tests.daemon.rpc_world import Client, World, serving

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trio
 
-from sid_daemon.nodes import run_node
+from sid_daemon.nodes.running import run_node
 from sid_protocol.errors import Refused
 from sid_protocol.params import NodeParams
 from sid_protocol.status import NodeResult

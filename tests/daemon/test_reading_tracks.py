@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sid_daemon import gate, takeover
+from sid_daemon.setup import gate, takeover
 from sid_protocol.errors import UsageError
 from sid_protocol.params import InitParams
 

@@ -15,7 +15,7 @@ from sid_daemon.core.run import step
 from sid_daemon.core.state import RunState
 from sid_daemon.host import Host
 from sid_daemon.redaction import Redactor
-from sid_daemon.resting import Resting
+from sid_daemon.rpc.resting import Resting
 from sid_daemon.runstore import RunStore
 from sid_daemon.store.registry import KnownRun, Registry
 from sid_daemon.store.views import project

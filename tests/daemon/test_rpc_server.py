@@ -15,10 +15,10 @@ import jsonschema
 import pytest
 import trio
 
-from sid_daemon import connection as connection_module
-from sid_daemon import rpc_server
-from sid_daemon.answers import Answers
-from sid_daemon.connection import Call
+from sid_daemon.rpc import connection as connection_module
+from sid_daemon.rpc import server as server_module
+from sid_daemon.rpc.answers import Answers
+from sid_daemon.rpc.connection import Call
 from sid_protocol.errors import NoSuchRun, SettingsInvalid
 from sid_protocol.jsonrpc import LINE_LIMIT
 from sid_protocol.params import RunParams
@@ -424,7 +424,7 @@ async def test_stopping_lets_calls_end_and_replies_arrive(short_dir: Path, daemo
 async def test_stopping_does_not_wait_for_ever(
     short_dir: Path, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rpc_server, "GRACE_S", 0.05)
+    monkeypatch.setattr(server_module, "GRACE_S", 0.05)
     daemon.hold("slow")
     with trio.fail_after(10):
         async with open_world(short_dir, daemon) as world:

@@ -12,7 +12,7 @@ from sid_daemon.core.state import RunState, Spent
 from sid_daemon.core.wording import one_line
 from sid_daemon.figures import difference, improvement, percentage, signed
 from sid_daemon.report.text import push_lines, status_notes, summary_fields, summary_text
-from sid_daemon.rows import round_summary, run_row
+from sid_daemon.rpc.rows import round_summary, run_row
 from sid_protocol.records import IterationHistory, MergeReport
 from sid_protocol.settings import Budget, Measurement, Settings
 from tests.core.play import Play, World, created, played

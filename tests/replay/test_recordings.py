@@ -17,7 +17,6 @@ import pytest
 import trio
 
 from sid_actors.repository import discover
-from sid_daemon.baseline import record_creation
 from sid_daemon.core.state import RunState
 from sid_daemon.redaction import Redactor
 from sid_daemon.replay.recorder import Recorder
@@ -26,6 +25,7 @@ from sid_daemon.replay.redo import Redo
 from sid_daemon.replay.replayer import Replayer, end_of
 from sid_daemon.replay.tracks import created_again
 from sid_daemon.runstore import RunStore
+from sid_daemon.setup.baseline import record_creation
 from sid_daemon.states import fold
 from sid_daemon.store.journal import Batch, Journal
 from sid_protocol.errors import RecordingBroken

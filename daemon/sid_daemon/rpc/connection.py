@@ -1,6 +1,6 @@
 """One client of the socket: reads lines, runs calls beside each other, writes whole lines in turn.
 
-Made by `rpc_server` for each connection; knows the wire and nothing of the methods, which stand
+Made by `server` for each connection; knows the wire and nothing of the methods, which stand
 behind `Answer`. Calls of a client that hung up are cancelled; its notifications are carried out, since
 nobody waits for them. A client that does not read, or asks faster than it is answered, is not read from
 any more: it slows nobody but itself. Framing and limits come from the interfaces page, JSON-RPC.
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import trio
 
-from sid_daemon.listening import Peer
+from sid_daemon.rpc.listening import Peer
 from sid_protocol.errors import FAILED, INVALID_REQUEST, WireError
 from sid_protocol.jsonrpc import (
     REPLY_LIMIT,

@@ -15,7 +15,7 @@ from sid_actors.job import JobLimits, JobResult, JobSpec
 from sid_actors.process import run_job
 from sid_actors.workbench.sandbox import Sandbox
 from sid_actors.workbench.toolchain import Toolchain, find_toolchain
-from sid_daemon.node_folder import NodeFolder, RunFolder
+from sid_daemon.nodes.folder import NodeFolder, RunFolder
 from sid_protocol.errors import Refused, SettingsInvalid
 from sid_protocol.params import NodeParams
 

@@ -11,10 +11,10 @@ from typing import Protocol
 
 import trio
 
-from sid_daemon import live_rows, rows
 from sid_daemon.core.run import is_active
 from sid_daemon.core.state import RunState
 from sid_daemon.host import Host
+from sid_daemon.rpc import live_rows, rows
 from sid_daemon.store.registry import KnownRun
 from sid_protocol.status import ForecastRow, RunRow
 

@@ -13,17 +13,18 @@ from typing import Any, Protocol
 import trio
 
 from sid_actors.activity import what_they_wait_in
-from sid_daemon import config, live_rows, rows, verifying
+from sid_daemon import config, verifying
 from sid_daemon.about import About
 from sid_daemon.clock import now_iso
 from sid_daemon.core.state import RunState
 from sid_daemon.host import Host
-from sid_daemon.intake import Intake
-from sid_daemon.recalibrating import recalibrate
 from sid_daemon.report import text
-from sid_daemon.resting import Resting, Told
+from sid_daemon.rpc import live_rows, rows
+from sid_daemon.rpc.resting import Resting, Told
+from sid_daemon.rpc.setting_rows import setting, setting_before, setting_rows
 from sid_daemon.runstore import documents_as
-from sid_daemon.setting_rows import setting, setting_before, setting_rows
+from sid_daemon.setup.intake import Intake
+from sid_daemon.setup.recalibrating import recalibrate
 from sid_daemon.store.registry import KnownRun
 from sid_protocol.errors import NotRunning, Refused, StoreError
 from sid_protocol.events import ConfigChanged, RunPaused, RunResumed

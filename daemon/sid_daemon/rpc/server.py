@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 import trio
 
-from sid_daemon.connection import Call, Connection, HangUps
-from sid_daemon.listening import Listening, Peer, peer_of
+from sid_daemon.rpc.connection import Call, Connection, HangUps
+from sid_daemon.rpc.listening import Listening, Peer, peer_of
 from sid_protocol.errors import FAILED, INTERNAL_ERROR, SidError
 from sid_protocol.jsonrpc import (
     REPLY_LIMIT,

@@ -1,7 +1,7 @@
 """Runs a node: prompt to its model, answer to its judge, until it passes or its turns are used up; then its lessons.
 
 Called by the RPC method `node.run`. Every run leaves an `outcome.json`, one that failed or was cancelled, too. The
-rules are `core.node`'s, the files `node_folder`'s, the processes `node_jobs`'s.
+rules are `core.node`'s, the files `folder`'s, the processes `jobs`'s.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import trio
 
 from sid_actors.job import JobResult, JobStartError
 from sid_daemon.core import node as rules
-from sid_daemon.node_folder import NodeFolder, RunFolder
-from sid_daemon.node_jobs import NodeJobs, node_jobs
+from sid_daemon.nodes.folder import NodeFolder, RunFolder
+from sid_daemon.nodes.jobs import NodeJobs, node_jobs
 from sid_protocol.params import NodeParams
 from sid_protocol.status import NodeResult
 

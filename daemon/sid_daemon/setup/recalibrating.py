@@ -13,14 +13,14 @@ from typing import Protocol
 import trio
 
 from sid_daemon import config
-from sid_daemon.baseline import calibrate, calibration_of
 from sid_daemon.core.calibration import Calibrated
 from sid_daemon.core.evidence import findable_gains
 from sid_daemon.core.measuring import NOISY_MIN_EFFECT
 from sid_daemon.core.state import RunState
 from sid_daemon.host import Host
 from sid_daemon.runstore import CLOSE_LIMIT_S
-from sid_daemon.setup import OpenSite
+from sid_daemon.setup.baseline import calibrate, calibration_of
+from sid_daemon.setup.drafting import OpenSite
 from sid_daemon.store.registry import KnownRun
 from sid_protocol.errors import AlreadyRunning
 from sid_protocol.events import Recalibrated

@@ -10,7 +10,6 @@ from dataclasses import asdict
 from typing import Any
 
 from sid_actors.workbench.base import BenchRun, CommandRun
-from sid_daemon import takeover
 from sid_daemon.clock import now_iso
 from sid_daemon.core import calibration
 from sid_daemon.core.calibration import Calibrated, Calibration
@@ -19,7 +18,8 @@ from sid_daemon.core.selection import RunResult
 from sid_daemon.core.state import RunState
 from sid_daemon.core.wording import one_line
 from sid_daemon.runstore import RunStore
-from sid_daemon.setup import Draft, Site
+from sid_daemon.setup import takeover
+from sid_daemon.setup.drafting import Draft, Site
 from sid_daemon.store.views import Projection, project
 from sid_protocol.errors import Refused
 from sid_protocol.events import CarriedOver, RunCreated

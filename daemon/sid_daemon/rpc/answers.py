@@ -1,6 +1,6 @@
 """Answers calls by the method table: which method, its parameters checked, its result as the table has it.
 
-Made by `assembly` of one handler a method, called by `rpc_server` for each call. Decides nothing about a run.
+Made by `assembly` of one handler a method, called by `server` for each call. Decides nothing about a run.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import trio
 from pydantic import BaseModel
 
-from sid_daemon.connection import Call
+from sid_daemon.rpc.connection import Call
 from sid_protocol.errors import METHOD_NOT_FOUND, SidError
 from sid_protocol.rpc import METHODS, check_params, openrpc_document
 

@@ -18,7 +18,7 @@ from sid_daemon.core.state import RunState
 from sid_daemon.drawing import draw
 from sid_daemon.forecast import of_run
 from sid_daemon.runstore import CHART, RunStore
-from sid_daemon.site import Machine
+from sid_daemon.setup.site import Machine
 from sid_daemon.store.files import write_whole
 from sid_protocol import ids
 from sid_protocol.errors import Refused

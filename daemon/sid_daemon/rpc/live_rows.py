@@ -9,9 +9,9 @@ import math
 from collections.abc import Mapping
 
 from sid_actors.actor import Work
-from sid_daemon import rows
 from sid_daemon.core import deadlines
 from sid_daemon.core.state import Execution, Round, RunState, Slot
+from sid_daemon.rpc import rows
 from sid_daemon.store.registry import KnownRun
 from sid_protocol import ids
 from sid_protocol.commands import AgentCommand, AnyCommand, Measure, RunGuards, agent_of, role_of

@@ -14,9 +14,10 @@ from pydantic import JsonValue
 from sid_actors.backends.keys import has_key
 from sid_actors.repository import RepoInfo
 from sid_actors.workbench.base import BenchRun, CommandRun
-from sid_daemon import config, gate
+from sid_daemon import config
 from sid_daemon.core.state import RunState
 from sid_daemon.goal import read_families, read_objective, read_rules, render_goal, render_harness
+from sid_daemon.setup import gate
 from sid_protocol.errors import Refused
 from sid_protocol.ids import topic_slug
 from sid_protocol.locations import track_root

@@ -33,8 +33,8 @@ from sid_actors.track import Attempt, Told
 from sid_actors.workbench.pool import PlainCheckout
 from sid_actors.workbench.sandbox import Sandbox
 from sid_actors.workbench.toolchain import find_toolchain
-from sid_daemon.setup import OpenSite, default_branch, draft_of, find_root
-from sid_daemon.site import Machine
+from sid_daemon.setup.drafting import OpenSite, default_branch, draft_of, find_root
+from sid_daemon.setup.site import Machine
 from sid_daemon.store.files import write_whole
 from sid_protocol.errors import BackendError, Refused
 from sid_protocol.ids import topic_slug

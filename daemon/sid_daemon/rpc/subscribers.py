@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from sid_daemon.connection import Call, Connection
+from sid_daemon.rpc.connection import Call, Connection
 from sid_daemon.store.log_files import Line, LogFiles
 from sid_protocol.errors import Refused, UsageError
 

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import trio
 
-from sid_daemon import gate, takeover
-from sid_daemon.baseline import advice_of, calibrate, created_event, record_creation, report_of
 from sid_daemon.clock import now_iso
 from sid_daemon.core.state import RunState
 from sid_daemon.host import Host
 from sid_daemon.ids import new_run_id
 from sid_daemon.replay.tracks import check_kind, free_topic, make_track, recorded_run
 from sid_daemon.runstore import CLOSE_LIMIT_S, RunStore
-from sid_daemon.setup import (
+from sid_daemon.setup import gate, takeover
+from sid_daemon.setup.baseline import advice_of, calibrate, created_event, record_creation, report_of
+from sid_daemon.setup.drafting import (
     Draft,
     OpenSite,
     Site,
