@@ -7,6 +7,7 @@ run starts; removed with all that the run made when it ends.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ class ChosenBackend:
         backends: Name → back end.
     """
 
-    def __init__(self, settings: functools.partial[Settings], backends: dict[str, Backend]) -> None:
+    def __init__(self, settings: Callable[[], Settings], backends: dict[str, Backend]) -> None:
         self._settings = settings
         self._backends = backends
 
@@ -107,7 +108,6 @@ class RunHands:
         store: Its database.
         host: The daemon's runs.
         machine: What this machine can do.
-        toolchain: PATH and folders that agents get.
     """
 
     def __init__(self, run: KnownRun, info: RepoInfo, store: RunStore, host: Host, machine: Machine) -> None:
@@ -190,9 +190,8 @@ class RunHands:
                 git_dir=self._info.common_dir,
                 tell=self._on_model,
             )
-            self._backend = ChosenBackend(
-                functools.partial(self._settings), {"command": command, "local": local, "anthropic": model}
-            )
+            backends = {"command": command, "local": local, "anthropic": model}
+            self._backend = ChosenBackend(self._settings, backends)
         return self._backend
 
     def _on_stderr(self, turn: Turn, line: str) -> None:

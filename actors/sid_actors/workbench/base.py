@@ -20,7 +20,6 @@ class Collected:
 
     Attributes:
         commit: The commit of its edits (also of refused ones, for the archive), or None.
-        tree_changed: Whether there is any change at all.
         diff_stat: For example `2 files changed, 5 insertions(+), 1 deletion(-)`.
         net_lines: Insertions less deletions.
         paths: The changed paths; of a refused one those that no candidate may change, if that is why.

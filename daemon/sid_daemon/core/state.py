@@ -61,8 +61,8 @@ class Execution:
         patch: Digest of the normalised change; empty where it is not known.
         tree: The commit's git tree; empty where it is not known.
         repeats: The earlier candidate that it only repeats: it is not measured.
+        result: Once it has ended; a `success` may still be judged a regression.
         no_op: The executor left nothing changed.
-        ended: `(status, failure)` once it is settled; `success` may still be judged a regression.
         refused: The paths for which its edits were not measured.
     """
 
@@ -235,8 +235,8 @@ class RunState:
     """From when on time is not yet in `wall_s`; None while the run is not running."""
     starts: int = 0
     crashes: tuple[str, ...] = ()
-    replay_of: str | None = None
     """Times at which a daemon died with this run active, the last few."""
+    replay_of: str | None = None
     theirs: dict[str, Any] = field(default_factory=dict)
     """Fields of the agent settings that the tool which began the track knows, and this one does not."""
 

@@ -22,7 +22,7 @@ from sid_daemon.report import text
 from sid_daemon.rpc import live_rows, rows
 from sid_daemon.rpc.resting import Resting, Told
 from sid_daemon.rpc.setting_rows import setting, setting_before, setting_rows
-from sid_daemon.runstore import documents_as
+from sid_daemon.runstore import RunStore, documents_as
 from sid_daemon.setup.intake import Intake
 from sid_daemon.setup.recalibrating import recalibrate
 from sid_daemon.store.registry import KnownRun
@@ -82,7 +82,7 @@ class Reports(Told, Protocol):
     async def apply(self, state: RunState, *, confirm: bool) -> ApplyResult:
         """Move the target branch, or tell what would be done."""
 
-    async def plot(self, state: RunState, store: Any, form: str) -> PlotResult:
+    async def plot(self, state: RunState, store: RunStore, form: str) -> PlotResult:
         """Draw the step chart."""
 
 
