@@ -190,7 +190,7 @@ class RunHands:
                 git_dir=self._info.common_dir,
                 tell=self._on_model,
             )
-            backends = {"command": command, "local": local, "anthropic": model}
+            backends: dict[str, Backend] = {"command": command, "local": local, "anthropic": model}
             self._backend = ChosenBackend(self._settings, backends)
         return self._backend
 

@@ -8,29 +8,20 @@ at the run's end the commit that the run began with and the head are run in fres
 coin's, with the purse and the interval of `evidence`; a figure made so owes nothing to the choices before it. It
 ends once the interval is tight beside the gain, or at `max_pairs`. A deterministic benchmark needs one run of each.
 
-The audit decides nothing: no merge is taken back for it. A user's stop does not wait for it; what was measured
-stays, and the next start goes on with it, which an always-valid interval allows. Periodic tests of the whole beside
-tests of each change are Fishtest's (regression tests).
+The audit decides nothing: no merge is taken back for it. Periodic tests of the whole beside tests of each change are
+Fishtest's (regression tests).
 
-Part of `step`; pure. Called by `round` between rounds.
+Pure. `auditing` asks for the runs; status, log and report tell of what was found.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-from sid_daemon.core.conditions import run_of
 from sid_daemon.core.dice import coin
 from sid_daemon.core.evidence import INTERVAL_PAIRS, Direction, EProcess, Interval, Scale, estimate, interval
 from sid_daemon.core.measuring import RunResult
 from sid_daemon.core.wording import bounds, percent
-from sid_protocol.commands import Measure
-from sid_protocol.events import RunMeasured
-
-if TYPE_CHECKING:
-    from sid_daemon.core.state import RunState
-    from sid_daemon.core.turn import Turn
 
 BASELINE, HEAD = "baseline", "A"
 FAILURES_A_PAIR = 2
@@ -178,85 +169,3 @@ def _shown(ends: Interval) -> bool:
     """Say whether an interval excludes zero."""
     low, high = ends
     return (low is not None and low > 0) or (high is not None and high < 0)
-
-
-# In a run
-
-
-def is_due(state: RunState, *, ending: bool) -> bool:
-    """Say whether head and baseline are to be compared now.
-
-    Args:
-        state: Between two rounds.
-        ending: The run is about to end.
-    """
-    merges = state.history.merges - state.audited_merges
-    if merges < 1 or state.head == state.baseline_commit:
-        return False
-    return ending or merges >= state.settings.measurement.audit_every
-
-
-def go_on(turn: Turn, *, ending: bool) -> bool:
-    """Begin or continue an audit; says whether one is under way."""
-    state = turn.state
-    if state.audit is None:
-        if not is_due(state, ending=ending):
-            return False
-        rule = state.settings.measurement
-        turn.set(
-            audit=Audit(
-                baseline_sha=state.baseline_commit,
-                head_sha=state.head,
-                direction=state.settings.benchmark_direction,
-                noisy=state.is_noisy,
-                max_pairs=rule.max_pairs,
-                max_minutes=rule.max_minutes,
-                pass_fail=state.settings.benchmark_format == "pass_fail",
-                seed=state.seed,
-                merges=state.history.merges,
-                summed=state.summed_gain,
-            )
-        )
-    return _ask(turn)
-
-
-def _ask(turn: Turn) -> bool:
-    """Ask for the next run, or take the audit to the record; says whether it goes on."""
-    state = turn.state
-    if state.audit is None:
-        return False
-    ask = next_ask(state.audit)
-    if isinstance(ask, Audited):
-        turn.set(audit=None, audited=ask, audited_merges=ask.merges)
-        return False
-    arm, pair = ask
-    turn.issue(
-        run_of(
-            state,
-            id=f"audit{state.audit.merges}.{len(state.audit.results)}.{arm}",
-            iteration=max(1, state.iteration),
-            arm=arm,
-            tree=state.audit.baseline_sha if arm == BASELINE else state.audit.head_sha,
-            stage="audit",
-            block=pair,
-        )
-    )
-    return True
-
-
-def on_measured(turn: Turn, command: Measure, event: RunMeasured) -> bool:
-    """Take one run of an audit; says whether the audit goes on."""
-    audit = turn.state.audit
-    if audit is None:
-        return False
-    result = RunResult(
-        arm=command.arm,
-        score=event.score,
-        sub_scores={},
-        status=event.status,
-        cpu_s=event.cpu_s,
-        wall_s=event.wall_s,
-        why=event.why or None,
-    )
-    turn.set(audit=replace(audit, results=(*audit.results, result)))
-    return _ask(turn)

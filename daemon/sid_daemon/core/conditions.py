@@ -1,21 +1,19 @@
-"""Under which conditions a benchmark run is made: how long it may take, and who may run beside it.
+"""Benchmark runs: under which conditions one is made (how long, and who may run beside it), and what came of it.
 
 Every run that the core asks for is put together here, so that no stage forgets one of them. Only runs that are
 compared by value, not by evidence, may have others beside them: what disturbs a benchmark without noise changes
 its time and not its score. Only runs that are evidence are worth the quiet that other runs' agents pay for
 (`measurement.slots` and `measurement.quiet`; the page on measuring, sections 1 and 5).
 
-Part of `step`; pure. Called by whoever asks for a run: `execution`, `tournament`, `round` and `audit`.
+Part of `step`; pure. Called by whoever asks for a run: `execution`, `tournament`, `round` and `auditing`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from sid_daemon.core.measuring import RunResult
+from sid_daemon.core.state import RunState
 from sid_protocol.commands import Measure
-
-if TYPE_CHECKING:
-    from sid_daemon.core.state import RunState
+from sid_protocol.events import RunMeasured
 
 # Calibration, the hold-out and every stage of the noisy rule have the machine alone.
 BY_VALUE = frozenset({"smoke", "merge", "check", "audit"})
@@ -72,3 +70,22 @@ def _limit_s(state: RunState, slots: int) -> float | None:
     """
     own, usual = state.settings.measurement.run_timeout, state.run_timeout_s
     return own if own is not None or usual is None else usual * slots
+
+
+def result_of(arm: str, event: RunMeasured) -> RunResult:
+    """Return a run as the measuring core reads it.
+
+    Args:
+        arm: Which tree it ran in.
+        event: What the bench said of it.
+    """
+    return RunResult(
+        arm=arm,
+        score=event.score,
+        sub_scores=dict(event.sub_scores),
+        status=event.status,
+        cpu_s=event.cpu_s,
+        wall_s=event.wall_s,
+        category=event.category,
+        why=event.why or None,
+    )

@@ -14,8 +14,7 @@ from __future__ import annotations
 import re
 
 from sid_daemon.core import novelty
-from sid_daemon.core.conditions import run_of
-from sid_daemon.core.selection import RunResult
+from sid_daemon.core.conditions import result_of, run_of
 from sid_daemon.core.state import Execution
 from sid_daemon.core.turn import Turn
 from sid_protocol import ids
@@ -31,6 +30,7 @@ from sid_protocol.paths import covered
 from sid_protocol.records import Category, Cost, FailureAnalysis, ForceKill, Plan, ResultStatus
 
 ATTEMPTS = 2
+"""A failed agent's turn is repeated once, then the round goes on without it."""
 REWORKS = 2
 RAW_LIMIT = 16_384
 """Characters of a benchmark's output that are kept with its result."""
@@ -195,17 +195,9 @@ def on_guards(turn: Turn, command: RunGuards, event: GuardsDone) -> None:
 
 def on_smoke(turn: Turn, executor: str, event: RunMeasured) -> None:
     """Keep the candidate's first run; without a score it is out."""
-    smoke = RunResult(
-        arm=executor,
-        score=event.score,
-        sub_scores=dict(event.sub_scores),
-        status=event.status,
-        cpu_s=event.cpu_s,
-        wall_s=event.wall_s,
-    )
     turn.set_execution(
         executor,
-        smoke=smoke,
+        smoke=result_of(executor, event),
         score=event.score,
         raw=event.raw[:RAW_LIMIT],
         benchmark_s=event.wall_s,

@@ -9,7 +9,7 @@ the later falls, if the earlier is approved. A reviewer that failed twice gets n
 from __future__ import annotations
 
 from sid_daemon.core import fanout, learning, review
-from sid_daemon.core.execution import start_execution
+from sid_daemon.core.execution import ATTEMPTS, start_execution
 from sid_daemon.core.novelty import asked
 from sid_daemon.core.state import Slot, SlotStatus
 from sid_daemon.core.turn import Turn
@@ -25,8 +25,8 @@ from sid_protocol.records import (
     ResearchBrief,
 )
 
-ATTEMPTS = 2
-"""A failed agent's turn is repeated once, then the round goes on without it."""
+Reader = Research | DraftPlan | AdvisePlan | JudgePlan
+"""What is asked of agents that only read."""
 
 
 def start_research(turn: Turn) -> None:
@@ -63,7 +63,7 @@ def on_brief(turn: Turn, command: Research, event: BriefDone) -> None:
         _end_research(turn, event.brief)
 
 
-def on_research_failed(turn: Turn, command: Research, attempt: int, why: str) -> None:
+def _research_failed(turn: Turn, command: Research, attempt: int, why: str) -> None:
     """Ask once more, then plan from what others found, or from history alone."""
     if attempt < ATTEMPTS:
         _research(turn, command.angle, attempt + 1)
@@ -107,7 +107,7 @@ def _draft(turn: Turn, planner: str, attempt: int) -> None:
     )
 
 
-def on_plan_failed(turn: Turn, planner: str, attempt: int) -> None:
+def _plan_failed(turn: Turn, planner: str, attempt: int) -> None:
     """Ask the planner once more, then go on without it."""
     if attempt < ATTEMPTS:
         _draft(turn, planner, attempt + 1)
@@ -211,7 +211,7 @@ def on_advice(turn: Turn, planner: str, event: PlanAdvised) -> None:
     _advised(turn, planner, event.review)
 
 
-def on_advice_failed(turn: Turn, planner: str, attempt: int, why: str) -> None:
+def _advice_failed(turn: Turn, planner: str, attempt: int, why: str) -> None:
     """Ask the architect once more, then go on without advice."""
     plan = turn.round.slots[planner].plan
     if attempt < ATTEMPTS and plan is not None and not _skipped(turn, "architect"):
@@ -261,12 +261,32 @@ def on_judgement(turn: Turn, planner: str, event: PlanJudged | None) -> None:
     review_next(turn)
 
 
-def on_judgement_failed(turn: Turn, planner: str, attempt: int) -> None:
+def _judgement_failed(turn: Turn, planner: str, attempt: int) -> None:
     """Ask the critic once more, then let the rules alone decide."""
     if attempt < ATTEMPTS and not _skipped(turn, "critic"):
         _judge(turn, planner, attempt + 1)
     else:
         on_judgement(turn, planner, None)
+
+
+def on_failed(turn: Turn, command: Reader, attempt: int, why: str) -> None:
+    """Repeat a turn that came to nothing, once, then go on without it.
+
+    Args:
+        turn: The step.
+        command: What the agent was asked.
+        attempt: The last one made; `ATTEMPTS` where asking again is no use.
+        why: In one line.
+    """
+    match command:
+        case Research():
+            _research_failed(turn, command, attempt, why)
+        case DraftPlan():
+            _plan_failed(turn, command.planner, attempt)
+        case AdvisePlan():
+            _advice_failed(turn, command.plan.planner_id, attempt, why)
+        case JudgePlan():
+            _judgement_failed(turn, command.plan.planner_id, attempt)
 
 
 def _conclude(turn: Turn, planner: str, by_critic: CriticReview) -> None:

@@ -11,41 +11,29 @@ from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
-from sid_daemon.core import audit, deadlines, execution, learning, planning, stopping, tournament
-from sid_daemon.core.classify import classify
+from sid_daemon.core import auditing, execution, learning, planning, stopping, tournament
 from sid_daemon.core.conditions import run_of
 from sid_daemon.core.remembering import remembered
 from sid_daemon.core.state import Round
 from sid_daemon.core.turn import Turn
 from sid_protocol.commands import (
-    AdvisePlan,
     AgentCommand,
     AnyCommand,
-    DraftPlan,
-    Inspect,
-    JudgePlan,
-    Kill,
     Measure,
     PrepareRound,
-    Research,
     ReturnIdeas,
-    RunGuards,
     RunPlan,
     agent_of,
     role_of,
 )
 from sid_protocol.events import (
-    Activity,
     ActorCrashed,
     AgentFailed,
-    AgentKilled,
     BranchMoved,
-    DeadlinePassed,
-    EvidenceTaken,
     RoundPrepared,
     RunMeasured,
 )
-from sid_protocol.records import Cost, ForceKill, RunStatus
+from sid_protocol.records import Cost, RunStatus
 
 
 def begin_or_end(turn: Turn) -> None:
@@ -55,7 +43,7 @@ def begin_or_end(turn: Turn) -> None:
     ended = stopping.stop_status(turn.state)
     # What a budget stopped is not to cost more.
     may_audit = ended is None or ended[0] != "budget"
-    if may_audit and audit.go_on(turn, ending=ended is not None):
+    if may_audit and auditing.go_on(turn, ending=ended is not None):
         return
     if ended is not None:
         end_run(turn, *ended)
@@ -175,7 +163,7 @@ def on_branch_moved(turn: Turn, command: AnyCommand, event: BranchMoved) -> None
 def on_measured(turn: Turn, command: Measure, event: RunMeasured) -> None:
     """Give a run to whoever asked for it."""
     if command.stage == "audit":
-        if not audit.on_measured(turn, command, event):
+        if not auditing.on_measured(turn, command, event):
             begin_or_end(turn)
     elif command.stage == "smoke":
         execution.on_smoke(turn, command.arm, event)
@@ -200,134 +188,13 @@ def on_agent_failed(turn: Turn, command: AgentCommand, event: AgentFailed | Acto
     final = isinstance(event, AgentFailed) and event.final
     turn.note_failure(agent_of(command), role_of(command), attempt, why, budget=unpaid, final=final)
     if final or unpaid is not None:
-        attempt = planning.ATTEMPTS
+        attempt = execution.ATTEMPTS
     if unpaid is not None and unpaid != "usd_per_round":
         turn.set(unpaid=why)
-    match command:
-        case Research():
-            planning.on_research_failed(turn, command, attempt, why)
-        case DraftPlan():
-            planning.on_plan_failed(turn, command.planner, attempt)
-        case AdvisePlan():
-            planning.on_advice_failed(turn, command.plan.planner_id, attempt, why)
-        case JudgePlan():
-            planning.on_judgement_failed(turn, command.plan.planner_id, attempt)
-        case RunPlan():
-            execution.on_run_failed(
-                turn, command, why, cost, duration_s, unpaid=unpaid is not None, final=final
-            )
-
-
-def on_deadline(turn: Turn, event: DeadlinePassed) -> None:
-    """Look at a straggler before it is ended."""
-    command = turn.state.outstanding.get(event.target)
-    if isinstance(command, AgentCommand) and command.id not in turn.round.killing:
-        turn.issue(
-            Inspect(
-                id=f"{command.id}.inspect.{turn.state.starts}",
-                iteration=command.iteration,
-                target=command.id,
-                clock=event.clock,
-            )
-        )
-
-
-def on_evidence(turn: Turn, event: EvidenceTaken) -> None:
-    """Decide the reason, write the record, end the straggler."""
-    command = turn.state.outstanding.get(event.target)
-    if not isinstance(command, AgentCommand):
-        return
-    record = _kill_record(turn, command, event.activity)
-    turn.set_round(killing={**turn.round.killing, command.id: record})
-    turn.issue(
-        Kill(
-            id=f"{command.id}.kill.{turn.state.starts}",
-            iteration=command.iteration,
-            target=command.id,
-            reason=record.reason,
-        )
-    )
-
-
-def _kill_record(turn: Turn, command: AgentCommand, activity: Activity) -> ForceKill:
-    return ForceKill(
-        agent_id=agent_of(command),
-        role=role_of(command),
-        iteration=command.iteration,
-        reason=classify(activity),
-        last_activity=activity.last_activity,
-        last_tool=activity.last_tool,
-        repeats=activity.repeats,
-        waiting_in=activity.process_states[-1] if activity.process_states else None,
-        snippet=activity.snippet[-200:],
-        deadline_s=activity.deadline_s,
-        elapsed_s=round(activity.elapsed_s, 3),
-        processes_killed=0,
-        at=turn.at,
-    )
-
-
-def _unseen(turn: Turn, command: AgentCommand, event: AgentKilled) -> ForceKill:
-    """Return the record of a kill whose evidence was lost; a killed turn must still end."""
-    return ForceKill(
-        agent_id=agent_of(command),
-        role=role_of(command),
-        iteration=command.iteration,
-        reason=event.reason,
-        deadline_s=deadlines.hard_s(command, turn.state.settings),
-        elapsed_s=0.0,
-        processes_killed=event.processes_killed,
-        at=turn.at,
-    )
-
-
-def forget_kill(turn: Turn, command: AgentCommand) -> None:
-    """Drop a kill under way: it is done, or its target has ended by itself before it."""
-    killing = turn.round.killing
-    if command.id in killing:
-        turn.set_round(killing={key: one for key, one in killing.items() if key != command.id})
-
-
-def on_killed(turn: Turn, command: AgentCommand, event: AgentKilled) -> None:
-    """Complete the record; a force-kill is not retried."""
-    record = turn.round.killing.get(command.id) or _unseen(turn, command, event)
-    record = record.model_copy(update={"processes_killed": event.processes_killed})
-    forget_kill(turn, command)
-    turn.set_round(kills=(*turn.round.kills, record))
-    turn.spend(role_of(command), event.cost, record.elapsed_s)
-    why = f"force-killed: {record.reason}"
-    last = planning.ATTEMPTS
-    match command:
-        case Research():
-            planning.on_research_failed(turn, command, last, why)
-        case DraftPlan():
-            planning.on_plan_failed(turn, command.planner, last)
-        case AdvisePlan():
-            planning.on_advice_failed(turn, command.plan.planner_id, last, why)
-        case JudgePlan():
-            planning.on_judgement_failed(turn, command.plan.planner_id, last)
-        case RunPlan():
-            execution.on_executor_killed(turn, command, event, record)
-
-
-def on_halted(turn: Turn, command: AnyCommand) -> None:
-    """Settle work of a blocked round that was ended unfinished."""
-    what = "ended: the round was blocked by force-kills"
-    match command:
-        case RunPlan() | RunGuards():
-            execution.end(turn, command.executor, "error", "infrastructure", what, what)
-        case Measure(stage="smoke"):
-            execution.end(turn, command.arm, "error", "infrastructure", what, what)
-        case DraftPlan():
-            turn.set_slot(command.planner, status="failed")
-        case AdvisePlan():
-            turn.set_round(advising=planning.without(turn.round.advising, command.plan.planner_id))
-            turn.set_slot(command.plan.planner_id, status="failed")
-        case JudgePlan():
-            turn.set_round(judging=planning.without(turn.round.judging, command.plan.planner_id))
-            turn.set_slot(command.plan.planner_id, status="failed")
-        case _:
-            return
+    if isinstance(command, RunPlan):
+        execution.on_run_failed(turn, command, why, cost, duration_s, unpaid=unpaid is not None, final=final)
+    else:
+        planning.on_failed(turn, command, attempt, why)
 
 
 def go_on(turn: Turn) -> None:

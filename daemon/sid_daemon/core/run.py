@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from sid_daemon.core import execution, learning, milestones, planning, stopping, tournament
+from sid_daemon.core import execution, learning, milestones, planning, stopping, stragglers, tournament
 from sid_daemon.core import round as rounds
 from sid_daemon.core.adoption import announced
 from sid_daemon.core.creation import create, learnt, recreate
@@ -166,7 +166,7 @@ def _on_request(turn: Turn, event: AnyEvent) -> None:
         case RunFailed():
             turn.set(status="failed", reason=event.reason, hint=event.hint)
         case DeadlinePassed():
-            rounds.on_deadline(turn, event)
+            stragglers.on_deadline(turn, event)
         case _:
             return
 
@@ -241,7 +241,7 @@ def _hold(turn: Turn) -> None:
     state = turn.state
     for command in list(state.outstanding.values()) if turn.round.blocked else ():
         if not isinstance(command, CloseRound | ReturnIdeas) and turn.settle(command.id) is not None:
-            rounds.on_halted(turn, command)
+            stragglers.on_halted(turn, command)
     begun = turn.round.prepared
     kept = {
         key: command
@@ -277,7 +277,7 @@ def _on_answer(turn: Turn, event: AnyEvent) -> None:
     if command is None:
         return
     if isinstance(command, AgentCommand) and not isinstance(event, AgentKilled):
-        rounds.forget_kill(turn, command)
+        stragglers.forget_kill(turn, command)
     if isinstance(event, Turned) and isinstance(command, AgentCommand):
         turn.spend(role_of(command), event.cost, event.duration_s)
     if isinstance(event, WorkHalted) and isinstance(command, AgentCommand) and event.cost != Cost():
@@ -324,11 +324,11 @@ def _route(turn: Turn, event: AnyEvent, command: AnyCommand) -> None:
             rounds.record(turn)
             rounds.begin_or_end(turn)
         case EvidenceTaken(), _:
-            rounds.on_evidence(turn, event)
+            stragglers.on_evidence(turn, event)
         case AgentKilled(), _ if isinstance(command, AgentCommand):
-            rounds.on_killed(turn, command, event)
+            stragglers.on_killed(turn, command, event)
         case WorkHalted(), _:
-            rounds.on_halted(turn, command)
+            stragglers.on_halted(turn, command)
         case _:
             return
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import cast
 
 from sid_daemon.core import selection
-from sid_daemon.core.conditions import run_of
+from sid_daemon.core.conditions import result_of, run_of
 from sid_daemon.core.execution import analysis, settle_blocked
 from sid_daemon.core.selection import (
     AskHoldout,
@@ -20,7 +20,6 @@ from sid_daemon.core.selection import (
     Candidate,
     GuardRule,
     Policy,
-    RunResult,
     Verdict,
 )
 from sid_daemon.core.state import RunState
@@ -180,28 +179,15 @@ def on_measured(turn: Turn, command: Measure, event: RunMeasured) -> None:
     now = turn.round
     if now.selection is None:
         return
-    chosen, runs = selection.on_run(now.selection, _result(command.arm, event)), now.runs + 1
+    chosen, runs = selection.on_run(now.selection, result_of(command.arm, event)), now.runs + 1
     if command.beside is not None and event.beside is not None:
         ask = selection.next_ask(chosen)
         runs += 1
         # If the first one failed the pair is void, and this half of it is thrown away.
         if isinstance(ask, AskRun) and (ask.arm, ask.beside) == (command.beside, None):
-            chosen = selection.on_run(chosen, _result(command.beside, event.beside))
+            chosen = selection.on_run(chosen, result_of(command.beside, event.beside))
     turn.set_round(selection=chosen, runs=runs)
     _go_on(turn)
-
-
-def _result(arm: str, event: RunMeasured) -> RunResult:
-    return RunResult(
-        arm=arm,
-        score=event.score,
-        sub_scores=dict(event.sub_scores),
-        status=event.status,
-        cpu_s=event.cpu_s,
-        wall_s=event.wall_s,
-        category=event.category,
-        why=event.why or None,
-    )
 
 
 def on_merge(turn: Turn, command: BuildMerge, event: MergeBuilt | None) -> None:
