@@ -23,7 +23,7 @@ from sid_actors.workbench import disk
 from sid_actors.workbench.checkouts import Worktree
 from sid_actors.workbench.conversions import ATTRIBUTES
 from sid_actors.workbench.patterns import literal
-from sid_actors.workbench.seal import Refusal, Seal, has_control_characters
+from sid_actors.workbench.seal import Refusal, Seal
 from sid_protocol.settings import Settings
 
 IGNORED = (
@@ -44,6 +44,11 @@ _UNDER_WAY = (
 )
 _CONVERTING = ("text", "eol", "crlf", "ident", "working-tree-encoding")
 _MB = 1 << 20
+_LARGE_BYTES = 8 << 20
+"""What is larger takes the daemon's memory and its interpreter's lock for too long."""
+_LONGEST, _DEEPEST = 2000, 200
+"""Bytes and folders of an added path: it must fit below a checkout's, and trees are written level by level."""
+_SHOWN = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,13 +78,18 @@ class ConversionConfig:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What differs on the disk: modes of what is to be written, what is gone, and the rest as in `Edits`."""
+    """What differs on the disk: modes of what is to be written, what is gone, and the rest as in `Edits`.
+
+    `overlong` are added paths that are not written, `large` those that git writes, in a process of its own.
+    """
 
     present: Mapping[str, int]
     gone: tuple[str, ...]
     extras: tuple[str, ...]
     nested: tuple[str, ...]
     total_bytes: int
+    overlong: tuple[str, ...]
+    large: frozenset[str]
 
 
 async def find_edits(
@@ -99,6 +109,9 @@ async def find_edits(
         ignore = [word for pattern in IGNORED for word in ("-x", pattern)]
         untracked = (await plain("ls-files", "--others", "--exclude-standard", *ignore, "-z")).paths
     found = await trio.to_thread.run_sync(_look, common_dir, worktree, seal, difference, untracked)
+    if found.overlong:
+        why = f"a path too deep or too long: {found.overlong[0][:_SHOWN]}…"
+        return Refusal("scope_error", why, tuple(path[:_SHOWN] for path in found.overlong))
     limit = settings.limits.worktree_mb
     if limit is not None and found.total_bytes > limit * _MB:
         why = f"it left {found.total_bytes // _MB} MB of changed files, limits.worktree_mb is {limit}"
@@ -111,18 +124,30 @@ async def find_edits(
     named = {literal(pattern) for pattern in settings.scope.include}
     by_git = {path for path in filtered if path in named}
     by_git |= {path for path in regular if path not in filtered and _may_convert(attributes[path], config)}
-    written = await trio.to_thread.run_sync(
-        _write_raw, common_dir, worktree, found.present, by_git, attributes
+    written, converted = await trio.to_thread.run_sync(
+        _write_raw, common_dir, worktree, found, by_git, attributes
     )
-    if rest := [path for path in found.present if path not in written]:
-        stdin = b"".join(os.fsencode(path) + b"\n" for path in rest)
-        ids = (await plain("hash-object", "-w", "--stdin-paths", stdin=stdin)).line.split()
-        written |= dict(zip(rest, ids, strict=True))
+    large = sorted(found.present.keys() - written.keys() - set(converted))
+    for paths, how in ((converted, ()), (large, ("--no-filters",))):
+        if paths:
+            stdin = b"".join(map(_line_of, paths))
+            ids = (await plain("hash-object", "-w", *how, "--stdin-paths", stdin=stdin)).line.split()
+            written |= dict(zip(paths, ids, strict=True))
     entries: dict[str, Entry | None] = {
         path: Entry(found.present[path], oid) for path, oid in written.items()
     }
     entries |= dict.fromkeys(found.gone)
     return Edits(entries=entries, extras=found.extras, nested=found.nested, filtered=tuple(filtered))
+
+
+def _line_of(path: str) -> bytes:
+    """Return a path as a line that git takes for it: one that begins with a quote it reads as C reads a string."""
+    return b'"%s"\n' % b"".join(
+        b"\\%03o" % byte if byte in _QUOTED else bytes((byte,)) for byte in os.fsencode(path)
+    )
+
+
+_QUOTED = frozenset((*range(32), *b'"\\', 127))
 
 
 def _plain_git(common_dir: str, worktree: Worktree) -> _Git:
@@ -177,7 +202,13 @@ def _look(
     untracked = [path for path in untracked if not _is_shown(path, worktree.shown)]
     nested = [path.rstrip("/") for path in untracked if path.endswith("/")]
     added = [path for path in untracked if path not in tracked and not path.endswith("/")]
+    overlong = tuple(
+        path for path in added if len(os.fsencode(path)) > _LONGEST or path.count("/") > _DEEPEST
+    )
+    if overlong:
+        return _Found({}, (), (), (), 0, overlong, frozenset())
     present: dict[str, int] = {}
+    large: set[str] = set()
     gone = set(difference.gone)
     total = 0
     for path in (*difference.changed, *added):
@@ -186,6 +217,8 @@ def _look(
         if mode:
             present[path] = mode
             total += status.st_size
+            if mode != LINK and status.st_size > _LARGE_BYTES:
+                large.add(path)
         elif path in manifest.files:
             gone.add(path)  # a pipe, socket or device in its place: git has no such thing
     extras = [
@@ -194,9 +227,8 @@ def _look(
         for path in disk.walk_all(root, folder, IGNORED_FOLDERS)
         if path not in tracked and not path.endswith(".pyc") and not _is_shown(path, worktree.shown)
     ]
-    return _Found(
-        present, tuple(gone), tuple(extras), tuple(path for path in nested if path not in modules), total
-    )
+    nested = [path for path in nested if path not in modules]
+    return _Found(present, tuple(gone), tuple(extras), tuple(nested), total, (), frozenset(large))
 
 
 def _is_shown(path: str, shown: frozenset[str]) -> bool:
@@ -242,25 +274,27 @@ def _may_convert(attributes: Mapping[str, str], config: ConversionConfig) -> boo
 def _write_raw(
     common_dir: str,
     worktree: Worktree,
-    present: Mapping[str, int],
+    found: _Found,
     by_git: set[str],
     attributes: Mapping[str, Mapping[str, str]],
-) -> dict[str, str]:
-    """Write what needs no conversion as it is; return the blobs' ids."""
+) -> tuple[dict[str, str], list[str]]:
+    """Write what needs no conversion and is not large; return the blobs' ids, and what is to be converted."""
     repo = open_repository(common_dir)
     tracked = lookup(repo, tree_of(repo, worktree.start), by_git)
     written: dict[str, str] = {}
-    for path, mode in present.items():
+    converted: dict[str, None] = {}
+    for path, mode in found.present.items():
         full = f"{worktree.path}/{path}"
         if mode == LINK:
             written[path] = str(repo.create_blob(os.fsencode(Path(full).readlink())))
             continue
-        if path in by_git and not has_control_characters(path):
+        if path in by_git:
             old = tracked.get(path)
             # As git does: a file that was committed with CR LF stays so, unless it is declared to be text.
             keeps_ends = attributes[path].get("text", "auto") == "auto" and not attributes[path].get("filter")
             if not (old and keeps_ends and b"\r\n" in repo.read(pygit2.Oid(hex=old.id))[1]):
-                continue
-        with disk.open_file(full) as file:
-            written[path] = str(repo.create_blob(file.read()))
-    return written
+                converted[path] = None
+        with disk.open_file(full) as file:  # also where git is to read it: it has to be readable
+            if path not in converted and path not in found.large:
+                written[path] = str(repo.create_blob(file.read()))
+    return written, list(converted)
