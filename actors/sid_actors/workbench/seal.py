@@ -8,11 +8,12 @@ benchmark and guard commands name, and what steers them, unless the user puts on
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sid_actors.trees import GITLINK, Change
+from sid_actors.trees import GITLINK, LINK, Change
 from sid_actors.workbench.patterns import covers, fold, literal, matches
 from sid_actors.workbench.words import named_paths
 from sid_protocol.records import Category
@@ -185,6 +186,8 @@ def check_candidate(
         return _refusal("sealed_file_violation", "a repository within the repository", held), ()
     if held := [c.path for c in changes if c.new and has_control_characters(c.path)]:
         return _refusal("sealed_file_violation", "a name with control characters", held), ()
+    if held := [c.path for c in changes if c.new and not may_be_checked_out(c.path, c.new.mode)]:
+        return _refusal("sealed_file_violation", "a name that git does not check out", held), ()
     touched = {c.path for c in changes if seal.holds(c.path, exists=c.old is not None)}
     if touched := touched | set(extras):
         return _refusal("sealed_file_violation", "sealed files were changed", sorted(touched)), ()
@@ -199,6 +202,21 @@ def has_control_characters(path: str) -> bool:
     return any(unicodedata.category(sign) in ("Cc", "Cs", "Zl", "Zp") or sign in _BIDI for sign in path)
 
 
+def may_be_checked_out(path: str, mode: int) -> bool:
+    """Whether git writes an entry on every system: to none of them it is a `.git`, nor a link that is a `.gitmodules`.
+
+    macOS overlooks characters without a width, and case; Windows case, blanks and dots at the end, and what follows a
+    colon; a backslash is a slash there, and files have a short name with a tilde, too. git checks for all of that anywhere.
+    """
+    for part in re.split(r"[/\\]", path):
+        seen = "".join(sign for sign in part if unicodedata.category(sign) != "Cf").casefold()
+        plain = seen.split(":")[0].rstrip(" .")
+        if plain in (".git", "git~1") or (mode == LINK and _MODULES.fullmatch(plain)):
+            return False
+    return True
+
+
+_MODULES = re.compile(r"\.gitmodules|[gi7ebamtod]*~[0-9]+")
 _BIDI = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
