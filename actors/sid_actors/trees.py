@@ -53,6 +53,12 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
+def content(repo: pygit2.Repository, entry: Entry, limit_bytes: int) -> bytes | None:
+    """Return a file's content; None, and nothing of it is read, where that is longer than a limit."""
+    oid = pygit2.Oid(hex=entry.id)
+    return None if repo.odb.read_header(oid)[1] > limit_bytes else repo.read(oid)[1]
+
+
 def has_commit(common_dir: str, commit: str) -> bool:
     """Say whether a repository has a commit; False where it cannot be read."""
     try:

@@ -39,7 +39,8 @@ NOT_AN_AGENTS_TO_SAY = frozenset(
 )
 """Fields of the records that the daemon sets; an agent that sends them is not believed."""
 
-_FENCE = re.compile(r"^\s*(`{3,}|~{3,})[ \t]*([\w+-]*)\s*$")
+# Of a line without blanks at its end: no two parts may share a run of blanks, or a hostile line takes hours.
+_FENCE = re.compile(r"\s*(`{3,}|~{3,})[ \t]*([\w+-]*)\Z")
 
 R = TypeVar("R", bound=Record)
 
@@ -200,7 +201,7 @@ def _last_json_block(text: str) -> str | None:
     last: str | None = None
     fence, is_json, lines = "", False, list[str]()
     for line in text.split("\n"):  # not splitlines: U+2028 may stand inside a JSON string
-        match = _FENCE.match(line)
+        match = _FENCE.match(line.rstrip())
         opens_json = match is not None and match[2].lower() == "json"
         if match and (not fence or (opens_json and len(match[1]) >= len(fence))):
             fence, is_json, lines = match[1], opens_json, []

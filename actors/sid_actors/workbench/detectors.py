@@ -208,6 +208,7 @@ def _by_lines(change: FileChange, case: Case) -> list[Finding]:
     if suffix not in _TEXT_SUFFIXES and posixpath.basename(change.path) not in ("Makefile", "justfile"):
         return []
     old = set((change.before or "").splitlines())
+    named = [path for path in case.sealed if path in (change.after or "")]
     found = []
     for line in (change.after or "").splitlines():
         if line in old:
@@ -215,6 +216,6 @@ def _by_lines(change: FileChange, case: Case) -> list[Finding]:
         found += [
             Finding(name, change.path, line.strip()[:80]) for name, rule in _TEXT_RULES if rule.search(line)
         ]
-        if any(re.search(rf"[\"'/]{re.escape(path)}[\"']", line) for path in case.sealed):
+        if any(path in line and re.search(rf"[\"'/]{re.escape(path)}[\"']", line) for path in named):
             found.append(Finding("reads_sealed", change.path, line.strip()[:80]))
     return found[:_SHOWN]

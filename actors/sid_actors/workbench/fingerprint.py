@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import pygit2
 
-from sid_actors.trees import GITLINK, LINK, Change, Entry, open_repository
+from sid_actors.trees import GITLINK, LINK, Change, Entry, content, open_repository
 from sid_actors.workbench.pysyntax import parsed
 
 _PARSED_LIMIT_BYTES = 256_000
@@ -44,11 +44,11 @@ def _normal(repo: pygit2.Repository, path: str, entry: Entry | None) -> str:
     """Return a file's mode and the digest of its normalised content."""
     if entry is None or entry.mode in (LINK, GITLINK):
         return _plain(entry)
-    _, data = repo.read(pygit2.Oid(hex=entry.id))
-    if len(data) > _TEXT_LIMIT_BYTES or b"\0" in data:
+    data = content(repo, entry, _TEXT_LIMIT_BYTES)
+    if data is None or b"\0" in data:
         return _plain(entry)
-    content = _syntax(data) if path.endswith((".py", ".pyi")) else None
-    return f"{entry.mode:o} {_digest(content or _lines(data))}"
+    normal = _syntax(data) if path.endswith((".py", ".pyi")) else None
+    return f"{entry.mode:o} {_digest(normal or _lines(data))}"
 
 
 def _syntax(data: bytes) -> bytes | None:
@@ -57,7 +57,7 @@ def _syntax(data: bytes) -> bytes | None:
     tree = parsed(data.decode("utf-8", "replace"))
     try:
         return None if tree is None else ast.dump(tree).encode("utf-8", "surrogatepass")
-    except RecursionError:
+    except (RecursionError, ValueError):  # Python writes no longer number than 4300 digits
         return None
 
 

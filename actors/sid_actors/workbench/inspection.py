@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import pygit2
 
-from sid_actors.trees import GITLINK, LINK, Change, Entry, open_repository
+from sid_actors.trees import GITLINK, LINK, Change, Entry, content, open_repository
 from sid_actors.workbench.detectors import Case, FileChange, detect, sorted_out
 from sid_actors.workbench.seal import Refusal, Seal
 from sid_actors.workbench.steering import steered
@@ -61,7 +61,7 @@ def _read(repo: pygit2.Repository, differences: Sequence[Change]) -> list[FileCh
 def _text(repo: pygit2.Repository, entry: Entry | None) -> str | None:
     if entry is None or entry.mode in (LINK, GITLINK):
         return None
-    _, data = repo.read(pygit2.Oid(hex=entry.id))
-    if len(data) > _FILE_LIMIT_BYTES or b"\0" in data:
+    data = content(repo, entry, _FILE_LIMIT_BYTES)
+    if data is None or b"\0" in data:
         return None
     return data.decode("utf-8", "replace")

@@ -8,6 +8,7 @@ parse has no facts: it cannot be imported either.
 from __future__ import annotations
 
 import ast
+import math
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
@@ -59,7 +60,8 @@ _SEEDERS = frozenset(
     ("seed", "manual_seed", "manual_seed_all", "default_rng", "RandomState", "Random", "PRNGKey")
 )
 _TEXT_SEED = re.compile(r"((?:seed|random_state)\W{1,4})[0-9]+", re.IGNORECASE)
-_NUMBER = re.compile(r"\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*\Z")
+# No two parts may share a run of digits, or a long one takes hours.
+_NUMBER = re.compile(r"\s*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*\Z")
 
 
 @dataclass(slots=True)
@@ -186,7 +188,7 @@ class _Reader:
                 if detector := _USES.get(full):
                     self._see(detector, full)
         if name in _PRINTERS and self._prints_a_score(node):
-            self._see("prints_score", ast.unparse(node))
+            self._see("prints_score", _source(node))
 
     def _prints_a_score(self, call: ast.Call) -> bool:
         form, metric = self._asked["form"], self._asked["metric"]
@@ -241,7 +243,21 @@ class _Reader:
             named = _TOLERANCE.match(node.arg or "") or (self._is_test and node.arg in ("rel", "abs"))
             if named and isinstance(value, int | float) and not isinstance(value, bool):
                 key = (function.name, node.arg or "")
-                self._facts.tolerances[key] = max(float(value), self._facts.tolerances.get(key, 0.0))
+                self._facts.tolerances[key] = max(_width(value), self._facts.tolerances.get(key, 0.0))
+
+
+def _source(node: ast.expr) -> str:
+    try:
+        return ast.unparse(node)
+    except (RecursionError, ValueError):  # nested too deep, or a number that is too long to be written
+        return f"line {node.lineno}"
+
+
+def _width(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # an integer beyond all floats
+        return math.inf
 
 
 def _as_text(value: object) -> object:
@@ -280,7 +296,7 @@ def same_but_seeds(path: str, before: str, after: str) -> bool:
         if ast.dump(old) == ast.dump(new):
             return False  # comments and layout: not a seed
         return ast.dump(_seedless(old)) == ast.dump(_seedless(new))
-    except RecursionError:
+    except (RecursionError, ValueError):  # a number that is too long to be written
         return False
 
 

@@ -20,7 +20,7 @@ from sid_protocol.records import Category
 REGEX_PREFIX = "regex:"
 _SHOWN = 120  # characters of a faulty line that a message quotes
 # What float() takes beyond this (`nan`, `1_000`, `infinity`, Arabic digits) is no number here.
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from sid_actors.workbench.detectors import FileChange
 
 SHARED = ("pyproject.toml", "setup.cfg", "tox.ini")
+_LINE_LIMIT = 2000
+"""Longest line that is parsed, in characters: both parsers take the square of it or more."""
 _SECTIONS = ("pytest", "tool:pytest", "tox", "testenv", "gh-actions", "coverage")
 
 
@@ -36,16 +38,22 @@ def steered(changes: Sequence[FileChange], free: frozenset[str]) -> list[str]:
 def _sections(path: str, text: str | None) -> object:
     if text is None:
         return {}
+    if max(map(len, text.splitlines()), default=0) > _LINE_LIMIT:
+        return _hidden(text)
     try:
         if path.endswith(".toml"):
             tools = tomllib.loads(text).get("tool", {})
             return {name: tools[name] for name in ("pytest", "tox") if name in tools}
         parser = configparser.ConfigParser(interpolation=None, strict=False)
         parser.read_string(text)
-    except (tomllib.TOMLDecodeError, configparser.Error, RecursionError):
-        return f"does not parse: {text}"  # what is hidden in there cannot be known
+    except (ValueError, configparser.Error, RecursionError):  # an integer of 5000 digits is a ValueError, too
+        return _hidden(text)
     return {
         name: dict(parser[name])
         for name in parser.sections()
         if name.split(":")[0] in _SECTIONS or name in _SECTIONS
     }
+
+
+def _hidden(text: str) -> str:
+    return f"does not parse: {text}"  # what is hidden in there cannot be known
