@@ -8,6 +8,7 @@ a thread and short; a job that is over in a quarter of a second is never looked 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
 import time
@@ -140,10 +141,8 @@ def _written(folder: str, since: float) -> tuple[int, bool]:
                     if status.st_nlink > 1:
                         linked.add(status.st_ino)
                     written += status.st_blocks * 512
-        except PermissionError:
-            closed = True
-        except OSError:  # gone meanwhile
-            continue
+        except OSError as error:  # gone meanwhile, unless it is closed or too deep to be named
+            closed = closed or error.errno in (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG)
     return written, closed
 
 

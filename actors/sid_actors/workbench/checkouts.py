@@ -24,7 +24,7 @@ import trio
 from sid_actors import refs
 from sid_actors.repository import RepoInfo, metadata_lock
 from sid_actors.trees import open_repository
-from sid_actors.workbench import disk, pool, registration
+from sid_actors.workbench import deleting, disk, pool, registration
 from sid_actors.workbench.kept import KeptTree, KeptTrees
 from sid_protocol.errors import GitError, WorldError
 from sid_protocol.ids import experiment_branch, worktree_name
@@ -287,7 +287,7 @@ class Checkouts:
                 if tree.checkout.folder == path:
                     with contextlib.suppress(FileNotFoundError):  # deleted by hand
                         Path(path).rename(tree.home)
-                disk.remove(admin_dir)
+                deleting.remove(admin_dir)
 
         try:
             async with metadata_lock(self._info.common_dir):
@@ -319,11 +319,11 @@ class Checkouts:
     def _forget(self, path: str) -> None:
         admin_dir = registration.admin_dir_of(self._info.common_dir, path)
         if admin_dir:
-            disk.remove(admin_dir)
+            deleting.remove(admin_dir)
 
     def _forget_folderless(self, names: Collection[str]) -> None:
         for admin_dir in list(registration.folderless(self._info.common_dir, self._mark, names)):
-            disk.remove(admin_dir)
+            deleting.remove(admin_dir)
 
     def _discard(self, path: str) -> None:
         self._deleting.add(path)

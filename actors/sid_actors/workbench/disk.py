@@ -15,15 +15,15 @@ import errno
 import fcntl
 import hashlib
 import os
-import shutil
 import stat
 import struct
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import BinaryIO
+
+from sid_actors.workbench import deleting
 
 _CHUNK = 1 << 20
 _FOLDER_MODE = 0o755
@@ -115,8 +115,10 @@ def compare(root: str, manifest: Manifest) -> Difference:
         digest = known[-_DIGEST_SIZE:]
         if _stamp(status, digest) == known:
             continue
-        same_kind = git_mode(status.st_mode) == git_mode(_STAMP.unpack(known)[0])
-        if not same_kind or content_digest(os.path.join(root, path), status) != digest:
+        mode, _, _, _, size, *_ = _STAMP.unpack(known)
+        is_alike = (git_mode(status.st_mode), status.st_size) == (git_mode(mode), size)
+        # A file of another size is another one: nobody reads terabytes of nothing to know it.
+        if not is_alike or content_digest(os.path.join(root, path), status) != digest:
             changed.add(path)
     return Difference(frozenset(changed), frozenset(manifest.files.keys() - seen), has_more)
 
@@ -150,7 +152,7 @@ def _purge_folder(
             if path in manifest.folders:
                 _purge_folder(root, path, status, manifest, missing)
             else:
-                remove(entry.path)
+                deleting.remove(entry.path)
             continue
         known = manifest.files.get(path)
         if known is not None and _stamp(status, known[-_DIGEST_SIZE:]) == known:
@@ -279,20 +281,29 @@ def _create(full: str, mode: int, content: bytes) -> None:
 def walk_all(root: str, folder: str, skip_names: frozenset[str] = frozenset()) -> Iterator[str]:
     """Yield every path below a folder that is no folder itself, links unfollowed; empty if it is no folder.
 
+    A folder too deep to be looked into is yielded itself.
+
     Args:
         root: The checkout.
         folder: Where to begin, relative to it.
         skip_names: Names of folders that are not entered.
     """
-    full = os.path.join(root, folder)
-    if not all_folders(root, folder):
-        return
-    for entry in _listing(full):
-        path = f"{folder}/{entry.name}"
-        if not entry.is_dir(follow_symlinks=False):
-            yield path
-        elif entry.name not in skip_names:
-            yield from walk_all(root, path, skip_names)
+    pending = [folder] if all_folders(root, folder) else []
+    while pending:
+        folder = pending.pop()
+        try:
+            entries = _listing(os.path.join(root, folder))
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            yield folder
+            continue
+        for entry in entries:
+            path = f"{folder}/{entry.name}"
+            if not entry.is_dir(follow_symlinks=False):
+                yield path
+            elif entry.name not in skip_names:
+                pending.append(path)
 
 
 def all_folders(root: str, folder: str) -> bool:
@@ -335,29 +346,6 @@ def open_file(path: str) -> BinaryIO:
     except PermissionError:
         os.chmod(path, 0o600 | (os.lstat(path).st_mode & 0o111))
         return os.fdopen(os.open(path, flags), "rb")
-
-
-def remove(path: str) -> None:
-    """Delete a file or a whole folder, whatever permissions it was left with; absent is fine.
-
-    Raises:
-        OSError: something in it cannot be deleted.
-    """
-    status = _lstat(path)
-    if status is None:
-        return
-    if not stat.S_ISDIR(status.st_mode):
-        os.unlink(path)
-        return
-    try:
-        shutil.rmtree(path)
-    except PermissionError:
-        os.chmod(path, 0o700)
-        for folder, names, _ in os.walk(path):  # top down: a folder is entered after it was opened up
-            for name in names:
-                if not Path(folder, name).is_symlink():
-                    os.chmod(os.path.join(folder, name), 0o700)
-        shutil.rmtree(path)
 
 
 def _walk(root: str, folders: Mapping[str, bytes]) -> Iterator[tuple[str, os.stat_result]]:

@@ -18,7 +18,7 @@ from pygit2.enums import FileMode
 from sid_actors.gitcli import git
 from sid_actors.process import JobLimits, JobResult, JobSpec, run_job
 from sid_actors.trees import GITLINK, Change, Entry, changes, files, lookup, open_repository, tree_of
-from sid_actors.workbench import disk
+from sid_actors.workbench import deleting, disk
 from sid_actors.workbench.conversions import ATTRIBUTES, Conversion, Conversions
 from sid_actors.workbench.submodules import fill_submodules
 from sid_protocol.errors import GitError
@@ -117,7 +117,7 @@ class PlainCheckout:
             disk.purge(self.folder, manifest)
             return
         for path in (self.folder, self.index, f"{self.index}.lock"):
-            disk.remove(path)
+            deleting.remove(path)
         if not Path(self._common_dir).is_dir():  # one that went away is not made again
             raise GitError(
                 f"{self._common_dir} is gone", hint="bring the repository back, then start the run"
@@ -209,7 +209,7 @@ async def delete(path: str) -> None:
         OSError: something in it cannot be deleted.
     """
     await _run("rm", "-rf", "--", path)
-    await trio.to_thread.run_sync(disk.remove, path)  # what rm could not: folders without permissions
+    await trio.to_thread.run_sync(deleting.remove, path)  # what rm could not: folders without permissions
 
 
 async def copy(folder: str, path: str) -> None:

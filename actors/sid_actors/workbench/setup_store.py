@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sid_actors.trees import files, open_repository, tree_of
-from sid_actors.workbench import disk
+from sid_actors.workbench import deleting, disk
 
 LOCK_FILES = (
     *(
@@ -67,7 +67,7 @@ def results_of(store: str) -> list[str] | None:
             os.utime(listed)
             return results
     listed.unlink(missing_ok=True)
-    disk.remove(store)
+    deleting.remove(store)
     return None
 
 
@@ -79,12 +79,12 @@ def keep_results(common_dir: str, store: str, tree: str) -> list[str]:
     results = sorted(_created(store, "", tracked, folders))
     for path in tracked:
         if "/" not in path or disk.all_folders(store, path.rpartition("/")[0]):
-            disk.remove(f"{store}/{path}")
+            deleting.remove(f"{store}/{path}")
     for folder in sorted(folders - {"."}, key=len, reverse=True):
         full = Path(store, folder)
         if full.is_dir() and not full.is_symlink() and not any(full.iterdir()):
             full.rmdir()
-    disk.remove(f"{store}.index")
+    deleting.remove(f"{store}.index")
     beside = Path(f"{store}.json.new")
     beside.write_text(json.dumps(results))
     beside.replace(f"{store}.json")
@@ -93,8 +93,8 @@ def keep_results(common_dir: str, store: str, tree: str) -> list[str]:
 
 def drop(store: str) -> None:
     """Remove what a failed set-up left, and the folder of all of them if it was the first."""
-    disk.remove(store)
-    disk.remove(f"{store}.index")
+    deleting.remove(store)
+    deleting.remove(f"{store}.index")
     with contextlib.suppress(OSError):  # not empty: others succeeded
         Path(store).parent.rmdir()
 

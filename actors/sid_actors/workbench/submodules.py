@@ -16,7 +16,7 @@ import trio
 
 from sid_actors.gitcli import git
 from sid_actors.trees import GITLINK, files, open_repository, tree_of
-from sid_actors.workbench import disk
+from sid_actors.workbench import deleting
 from sid_protocol.errors import GitError, Refused
 
 _HINT = "fill it first: git submodule update --init --recursive"
@@ -58,7 +58,7 @@ async def fill_submodules(git_dir: str, folder: str, tree: str) -> None:
             )
         finally:
             with trio.move_on_after(REMOVE_LIMIT_S, shield=True):
-                await trio.to_thread.run_sync(disk.remove, index)
+                await trio.to_thread.run_sync(deleting.remove, index)
         await fill_submodules(module.git_dir, target, module.commit)
 
 
@@ -156,6 +156,6 @@ def _git_dir_of(git_dir: str, name: str, commit: str) -> str | None:
 
 
 def _make_empty(target: str, index: str) -> None:
-    disk.remove(index)
-    disk.remove(target)
+    deleting.remove(index)
+    deleting.remove(target)
     Path(target).mkdir(parents=True)

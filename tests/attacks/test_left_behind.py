@@ -1,0 +1,164 @@
+"""What an agent leaves in its worktree to reach out of it, or to hold up or to fell who looks at it."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from sid_actors.trees import FILE, LINK
+from sid_actors.workbench import deleting, disk
+from sid_actors.workbench.seal import may_be_checked_out
+from tests.actors.workbench.conftest import OpenBay, open_bay
+from tests.conftest import MakeRepo
+
+__all__ = ["open_bay"]
+FILES = {
+    "app.py": "COST = 10\n",
+    "bench.py": "from app import COST\nprint(COST)\n",
+    ".gitattributes": "* text=auto\n",
+}
+ODD_NAMES = (
+    *(".git", ".GIT", ".git/x", "lib/.Git/config", "git~1", "GIT~1/x", ".git ", ".git...", ".git::$DATA/x"),
+    *("a\\.git", "a\\git~1\\b"),
+)
+ORDINARY_NAMES = (
+    *(
+        ".gitignore",
+        ".github/x",
+        ".gitx",
+        "git",
+        "git~",
+        "x.git",
+        "a\\b",
+        "~",
+        "-rf",
+        "...",
+        " ",
+        "a:b",
+        "con",
+        "git~11",
+    ),
+)
+MODULES = (".gitmodules", ".GITMODULES", "GITMOD~1", "gi7eba~1", "~1234567", "gitmod~4")
+
+
+def git_takes(folder: Path, path: str, mode: str) -> bool:
+    """The oracle: whether git would write such an entry."""
+    env = {**os.environ, "GIT_INDEX_FILE": str(folder / "index")}
+    flags = ["git", "-C", str(folder), "-c", "core.protectNTFS=true", "-c", "core.protectHFS=true"]
+    done = subprocess.run(
+        [*flags, "update-index", "-z", "--index-info"],
+        input=f"{mode} {'1' * 40}\t{path}\0".encode(),
+        env=env,
+        capture_output=True,
+        check=True,
+    )
+    return b"Ignoring path" not in done.stderr
+
+
+def test_names_that_git_does_not_check_out_are_known(repo: MakeRepo) -> None:
+    top = repo(FILES).path
+    wrong = [
+        (path, mode)
+        for mode, number, names in (
+            ("100644", FILE, (*ODD_NAMES, *ORDINARY_NAMES, ".g\u200cit/x")),
+            ("120000", LINK, (*MODULES, "link", "gitmodules", "x~1")),
+        )
+        for path in names
+        if may_be_checked_out(path, number) != git_takes(top, path, mode)
+    ]
+    assert wrong == []
+
+
+async def test_such_a_name_is_refused_and_no_checkout_fails(repo: MakeRepo, open_bay: OpenBay) -> None:
+    async with open_bay(repo(FILES)) as bay:
+        for number, name in enumerate((".GIT/config", "git~1"), 1):
+
+            def leave(top: Path, name: str = name) -> None:
+                (top / name).parent.mkdir(exist_ok=True)
+                (top / name).write_text("x\n")
+
+            found = await bay.attempt(leave, number)
+            assert found.refusal == ("sealed_file_violation", f"a name that git does not check out: {name}")
+
+
+async def test_a_name_in_quotes_is_no_way_to_the_users_files(
+    repo: MakeRepo, open_bay: OpenBay, tmp_path: Path
+) -> None:
+    """Git reads a path that begins with a quote as C reads a string: this name would be `/…/secret`."""
+    secret = tmp_path / "secret"
+    secret.write_text("of the user\n")
+    name = '"' + str(secret).replace("/", "\\057") + '"'
+    made = repo(FILES)
+    async with open_bay(made) as bay:
+        found = await bay.attempt(lambda top: (top / name).write_text("of the agent\r\n"))
+    assert found.refusal is None
+    assert made.git("show", f"{found.commit}:{name}") == "of the agent"
+
+
+@pytest.mark.parametrize(("depth", "name"), [(1200, "a"), (20, "a" * 200)])
+async def test_a_folder_too_deep_is_refused(repo: MakeRepo, open_bay: OpenBay, depth: int, name: str) -> None:
+    async with open_bay(repo(FILES)) as bay:
+        found = await bay.attempt(lambda top: dig(top, depth, name))
+    assert found.refusal
+    assert found.refusal[0] == "scope_error"
+    assert "too deep or too long" in found.refusal[1]
+
+
+def dig(top: Path, depth: int, name: str = "a") -> None:
+    """Make folders in folders, with a file in the last; no path leads there."""
+    script = f"import os\nfor _ in range({depth}):\n    os.mkdir({name!r}); os.chdir({name!r})\nopen('f', 'w').close()"
+    subprocess.run(["python3", "-c", script], cwd=top, check=True)
+
+
+@pytest.mark.slow
+def test_what_is_too_deep_for_a_path_is_deleted_all_the_same(tmp_path: Path) -> None:
+    top = tmp_path / "left"
+    for name, depth, inner in (("one", 1100, "a"), ("two", 30, "b" * 200), ("0", 3, "0")):
+        (top / name).mkdir(parents=True)
+        dig(top / name, depth, inner)
+    (top / "one").chmod(0)
+    (tmp_path / "kept").write_text("x")
+    (top / "two/link").symlink_to(tmp_path)
+    deleting.remove(str(top))
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+
+
+def test_what_is_too_deep_for_a_path_counts_as_one_addition(tmp_path: Path) -> None:
+    dig(tmp_path, 30, "a" * 200)
+    (found,) = disk.walk_all(str(tmp_path), "a" * 200)
+    assert set(found) == {"a", "/"}
+    deleting.remove(str(tmp_path / ("a" * 200)))
+
+
+def test_a_file_of_another_size_is_not_read(tmp_path: Path) -> None:
+    """A sparse file takes no room and would take hours: this one is 8 EiB long."""
+    (tmp_path / "app.py").write_text("x")
+    manifest = disk.record(str(tmp_path), [("app.py", None)])
+    os.truncate(tmp_path / "app.py", 1 << 43)
+    assert disk.compare(str(tmp_path), manifest).changed == {"app.py"}
+
+
+@pytest.mark.slow
+async def test_a_large_file_is_not_taken_into_memory(repo: MakeRepo, open_bay: OpenBay) -> None:
+    made = repo({**FILES, "data.bin": "x\n"})
+    size = 100 << 20
+
+    def leave(top: Path) -> None:
+        (top / "data.bin").write_text("y\n")
+        os.truncate(top / "data.bin", size)
+
+    before = peak_kb()
+    async with open_bay(made) as bay:
+        found = await bay.attempt(leave)
+    assert found.paths == ("data.bin",)
+    assert made.git("cat-file", "-s", f"{found.commit}:data.bin").strip() == str(size)
+    assert peak_kb() - before < size >> 10
+
+
+def peak_kb() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
