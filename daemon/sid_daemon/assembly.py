@@ -17,6 +17,7 @@ import trio
 from sid_actors import scratch
 from sid_actors.backends.anthropic_api import Service
 from sid_actors.process import prepare_jobs, release_jobs
+from sid_actors.workbench import etc
 from sid_actors.workbench.machine import MachineLock, lock_path
 from sid_daemon import config
 from sid_daemon.about import About
@@ -111,10 +112,11 @@ def assemble(
 
 
 def _prepare(state_dir: Path) -> list[int]:
-    """Sweep what a killed daemon left, processes and temporary files, before the first job."""
+    """Sweep what a killed daemon left, processes and temporary files, and prepare for the first job."""
     name = hashlib.sha256(str(state_dir).encode()).hexdigest()[:12]
     killed = prepare_jobs(name)  # first: they may be writing there
     scratch.sweep(name)
+    etc.keep_copies(state_dir / "etc")
     return killed
 
 

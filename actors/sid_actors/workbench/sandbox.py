@@ -23,16 +23,10 @@ import trio
 
 from sid_actors import scratch
 from sid_actors.job import Mount
+from sid_actors.workbench.etc import etc_flags
 
 # Programs and libraries; the last two are where NixOS and Guix keep everything.
 SYSTEM_DIRS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store")
-# What programs look up by name; single entries, because /etc also holds keys and passwords' hashes.
-_ETC = (
-    *("alternatives", "group", "hosts", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime"),
-    *("nsswitch.conf", "passwd", "services", "protocols", "ssl/certs", "ssl/openssl.cnf", "ca-certificates"),
-    *("pki/tls/certs", "pki/tls/openssl.cnf", "pki/ca-trust/extracted", "crypto-policies"),
-)
-_ETC_NETWORK = ("resolv.conf", "gai.conf", "host.conf")
 _PROBE_LIMIT_S = 20.0
 _RUN_MB = 64  # pid files and sockets
 
@@ -85,7 +79,7 @@ class Sandbox:
             "--clearenv",
             *(word for name, value in env.items() for word in ("--setenv", name, value)),
             *system_flags(),
-            *(_etc_flags(_ETC_NETWORK) if self.network else ()),
+            *etc_flags(network=self.network, apart=any(_is_below(path, "/etc") for path in _mounts(self))),
             # Root needs no capability to write what is below /proc/sys: a program for core dumps would run outside.
             *("--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys", "--dev", "/dev"),
             *(word for folder in self._private for word in _tmpfs(folder, scratch_mb)),
@@ -121,12 +115,7 @@ def system_flags() -> tuple[str, ...]:
             flags += ["--symlink", str(directory.readlink()), str(directory)]
         elif directory.is_dir():
             flags += ["--ro-bind", str(directory), str(directory)]
-    return (*flags, *_etc_flags(_ETC))
-
-
-def _etc_flags(names: tuple[str, ...]) -> list[str]:
-    paths = [f"/etc/{name}" for name in names if Path(f"/etc/{name}").exists()]
-    return [word for path in paths for word in ("--ro-bind-try", path, path)]
+    return tuple(flags)
 
 
 def _binds(sandbox: Sandbox) -> Iterator[tuple[str, str, str]]:
