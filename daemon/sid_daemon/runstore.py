@@ -22,7 +22,15 @@ from sid_daemon.lean import let_memory_go
 from sid_daemon.redaction import E
 from sid_daemon.replay.recorder import Recorder
 from sid_daemon.states import STATE_VERSION, dump_state, fold_and_keep
-from sid_daemon.store.documents import EVENTS, IMPROVEMENTS, LISTS, RAW_DATA, render_list
+from sid_daemon.store.documents import (
+    EVENTS,
+    IMPROVEMENTS,
+    LISTS,
+    RAW_DATA,
+    TELLING,
+    render_list,
+    telling,
+)
 from sid_daemon.store.journal import Batch, Journal
 from sid_daemon.store.lesson_files import LessonFiles
 from sid_daemon.store.shown import Shown, Unshown
@@ -227,7 +235,7 @@ class RunStore:
         return troubles
 
     def _settle(self, unshown: Unshown, lessons: str | None) -> list[str]:
-        troubles = []
+        troubles = self._shown.tell(unshown)
         try:
             self._shown.settle()
         except StoreError as error:
@@ -275,12 +283,13 @@ class RunStore:
     def _catch_up(self) -> None:
         config.clear_beside(self.root)
         self._shown.clear(CHART)
-        for path, text in self.journal.unshown_documents():
+        left = dict(self.journal.unshown_documents())
+        for path, text in left.items():
             self._shown.clear(path)
-            if path not in LISTS:
+            if path not in LISTS and path not in TELLING:
                 self._shown.put(path, text)
         self._write_lists()
-        self._shown.settle()
+        self._tell(left)
 
     def _write_lists(self) -> list[str]:
         written = []
@@ -300,12 +309,20 @@ class RunStore:
     def _export(self) -> list[str]:
         written = []
         for path, text in self.journal.each_document():
-            if path not in LISTS:
+            if path not in LISTS and path not in TELLING:
                 self._shown.put(path, text)
                 written.append(path)
         written += self._write_lists()
+        texts = {path: self.journal.document(path) for path in TELLING}
+        return written + self._tell({path: text for path, text in texts.items() if text is not None})
+
+    def _tell(self, documents: dict[str, str]) -> list[str]:
+        """Write the views that tell of others, and make all that was put last; returns their paths."""
+        last = telling(documents)
+        for path, text in last:
+            self._shown.put(path, text)
         self._shown.settle()
-        return written
+        return [path for path, _ in last]
 
     async def look_over(self, look: Callable[[Journal], T]) -> T:
         """Look at the journal and at the files at a moment at which they agree."""

@@ -43,7 +43,7 @@ CONTRACTS_HEAD = f"""\
 
 The documents in a track's root, and what agents answer. Paths are relative to the root (`.sid/topics/<slug>/`, or an existing
 `.omc/self-improve/…`). All of them are views of `state/run.db`: written whole, read by other tools, never read back;
-`sictl export` writes them again. A reader accepts extra fields and keeps them. Times are ISO 8601 in UTC, scores finite
+`sictl export` writes them again. What `iteration_state.json` and `agent-settings.json` name is there before they name it. A reader accepts extra fields and keeps them. Times are ISO 8601 in UTC, scores finite
 numbers in Python's shortest form.
 
 The approach families (6) are {", ".join(f"`{family}`" for family in records.FAMILIES)}, and those of `harness.md`. The settings (11)

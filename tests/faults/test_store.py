@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -243,3 +246,61 @@ def test_a_journal_of_an_earlier_schema_is_brought_up(short_dir: Path, version: 
     brought.close()
     new.close()
     assert dump(path) == dump(new.path)
+
+
+ROUNDS = 2
+
+
+def untold(root: Path) -> list[str]:
+    """Return what the files that tell of others name and a reader does not find at this instant."""
+
+    def read(path: str) -> Any:
+        return json.loads((root / path).read_text()) if (root / path).exists() else {}
+
+    now, counted = read("state/iteration_state.json"), read("state/agent-settings.json")
+    if not now or not counted:
+        return []
+    number, done = now["iteration"], now["status"] == "completed"
+    parts = [now["research"], *now["planning"]["plans"].values(), *now["execution"]["executors"].values()]
+    named = [part["output_path"] for part in parts] + [now["recording"]["history_path"]]
+    last = counted["iterations"]
+    named += [f"state/{kind}/round_{last}.json" for kind in ("iteration_history", "merge_reports") if last]
+    lost = [path for path in named if path and not (root / path).exists()]
+    # With the counters of the last one comes the run's end, which waits for it.
+    if done and last < number < ROUNDS:
+        lost.append(f"the counters of round {number}")
+    if done and not {number} <= {row["iteration"] for row in read(RAW_DATA)}:
+        lost.append(f"raw data of round {number}")
+    if done and f"\n{number}\t" not in (root / RESULTS).read_text():
+        lost.append(f"results of round {number}")
+    if counted["status"] not in ("running", "paused", "idle") and now["status"] == "in_progress":
+        lost.append("the end of the round with which the run ended")
+    return lost
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 1000])
+async def test_files_never_tell_of_what_is_not_there_yet(
+    short_dir: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    root, seen = short_dir / "root", []
+    rename = os.replace
+
+    def look_after(old: Path, new: Path) -> None:
+        rename(old, new)
+        seen.extend(f"{new.name}: {lost}" for lost in untold(root))
+
+    monkeypatch.setattr(os, "replace", look_after)
+    store = RunStore(root, short_dir / "copy.db")
+    await store.open()
+    steps = played(Settings(number_of_agents=2, max_iterations=ROUNDS, benchmark_command="b")).steps
+    for number, (before, event, after) in enumerate(steps, 1):
+        await store.record([event], project(before, event, after), None)
+        if number % at_once == 0:
+            assert await store.show() == []
+    await store.show()
+    for path in (root / "tracking", root / "plans", *(p for p in root.glob("state/*") if p.is_dir())):
+        shutil.rmtree(path)
+    (root / "state/iteration_state.json").unlink()
+    await store.export()
+    await store.close()
+    assert seen == []

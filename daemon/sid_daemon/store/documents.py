@@ -6,9 +6,10 @@ Called by the views. Never reads or writes a file, never adds a field that the c
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from sid_daemon.core.state import ACTIVE
 from sid_daemon.store.memory import render_memory
 from sid_protocol.records import Plan, Record, ResearchBrief
 
@@ -30,6 +31,10 @@ _ORDER: dict[type[Record], tuple[str, ...]] = {
     ),
     ResearchBrief: ("iteration", "researcher_id", "repo_analysis_summary", "ideas"),
 }
+AGENT_SETTINGS = "state/agent-settings.json"
+ITERATION_STATE = "state/iteration_state.json"
+TELLING = frozenset({AGENT_SETTINGS, ITERATION_STATE})
+"""Views that tell of others: who reads them looks for what they name, so they are written after all others."""
 RAW_DATA = "tracking/raw_data.json"
 EVENTS = "tracking/events.json"
 RESULTS = "tracking/results.tsv"
@@ -44,6 +49,17 @@ _QUOTED = json.JSONEncoder(ensure_ascii=False).encode
 _ARRAY_END = "\n]\n"
 _DIRECTION = "# metric_direction: "
 COLUMNS = ("iteration", "commit", "metric", "delta", "guard", "status", "description")
+
+
+def telling(documents: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return those of some views that tell of others, in the order in which they are to be written.
+
+    It is that of a round's steps: the counters are recorded, the round is completed, then the run may end.
+    """
+    first, last = AGENT_SETTINGS, ITERATION_STATE
+    if first in documents and json.loads(documents[first])["status"] not in ACTIVE:
+        first, last = last, first
+    return [(path, documents[path]) for path in (first, last) if path in documents]
 
 
 def as_dict(record: Record) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sid_daemon.store.documents import render_more, render_pieces
+from sid_daemon.store.documents import TELLING, render_more, render_pieces, telling
 from sid_daemon.store.files import extend, remove_beside, replace, replace_by_pieces, sync_folder
 from sid_daemon.store.journal import Entries
 from sid_protocol.errors import StoreError
@@ -147,19 +147,15 @@ class Shown:
             remove_beside(self._root / path)
 
     def show(self, unshown: Unshown) -> list[str]:
-        """Write what is not shown yet, and take out of it what is now.
+        """Write what is not shown yet, and take out of it what is now; what tells of other views is left for `tell`.
 
         Returns:
             One line for each view that could not be written. List-like views that are left are to be written whole.
         """
         troubles: list[str] = []
         for path, text in list(unshown.documents.items()):
-            try:
-                if path not in unshown.counts:
-                    self.put(path, text)
-                del unshown.documents[path]
-            except StoreError as error:
-                troubles.append(str(error))
+            if path not in TELLING:
+                troubles += self._put_one(unshown, path, text)
         for file, count in list(unshown.counts.items()):
             try:
                 if self.grow(file, unshown.entries.get(file, ()), count):
@@ -167,3 +163,24 @@ class Shown:
             except StoreError as error:
                 troubles.append(str(error))
         return troubles
+
+    def tell(self, unshown: Unshown) -> list[str]:
+        """Write the views that tell of others, which are there by now, and take them out of what is not shown.
+
+        Returns:
+            One line for each that could not be written.
+        """
+        return [
+            trouble
+            for path, text in telling(unshown.documents)
+            for trouble in self._put_one(unshown, path, text)
+        ]
+
+    def _put_one(self, unshown: Unshown, path: str, text: str) -> list[str]:
+        try:
+            if path not in unshown.counts:
+                self.put(path, text)
+            del unshown.documents[path]
+        except StoreError as error:
+            return [str(error)]
+        return []

@@ -19,8 +19,10 @@ from sid_daemon.store import memory
 from sid_daemon.store import views_round as rounds
 from sid_daemon.store import views_state as places
 from sid_daemon.store.documents import (
+    AGENT_SETTINGS,
     EVENTS,
     IMPROVEMENTS,
+    ITERATION_STATE,
     LISTS,
     MEMORY,
     RAW_DATA,
@@ -44,8 +46,6 @@ from sid_protocol.records import Baseline, ForceKill, ResultRow, TrackEvent
 
 __all__ = ["LISTS", "Projection", "project", "render_list"]
 
-AGENT_SETTINGS = "state/agent-settings.json"
-ITERATION_STATE = "state/iteration_state.json"
 BASELINE = "tracking/baseline.json"
 _EMPTY = Round(iteration=0, started_at="", head="", baseline_score=None)
 
