@@ -224,6 +224,19 @@ def test_a_round_without_a_win_has_its_evidence_too() -> None:
     assert evidence["verdict"].startswith("not merged: no candidate is better")
 
 
+def test_a_round_without_a_score_says_of_every_candidate_why() -> None:
+    refused = CandidateRefused(commit="d" * 40, category="scope_error", what="changed outside the scope: x")
+    script: dict[str, list[AnyEvent]] = {f"r1.run.executor_{k}": [refused] for k in range(1, 6)}
+    play = played(settings(guard_command=[]), answer=scripted(script))
+
+    (evidence,) = document(play, "state/iteration_history/round_1.json")["evidence"]
+    assert evidence["claim"] == "no candidate of round 1 improves primary from 10.0"
+    assert evidence["output"].splitlines() == [
+        f"executor_{k}: no score (error): changed outside the scope: x" for k in range(1, 6)
+    ]
+    assert evidence["verdict"] == "not merged: no candidate gave a valid score"
+
+
 def test_what_an_executor_said_is_kept_with_its_result() -> None:
     said = CandidateCommitted(
         commit="c" * 40, diff_stat="1 file changed", summary="I cached it.\nIt is faster."

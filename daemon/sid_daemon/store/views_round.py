@@ -136,12 +136,12 @@ def _entrant(now: Round, one: Execution, verdict: Verdict) -> Entrant:
 def evidence(state: RunState, now: Round, tags: Mapping[str, str]) -> list[Evidence]:
     """Return what a reader can check of a round: claim, command, output, verdict; the round's own first.
 
-    Then what detectors saw in candidates, one each, and which were tried before. A finalist that was neither proven nor given up may stand
+    Nothing where there was no candidate. Then what detectors saw in candidates, one each, and which were tried before. A finalist that was neither proven nor given up may stand
     again, and the next round's agents are told so.
     """
     found = [_of_findings(state, one) for one in ranked(now) if one.findings]
     found += [_of_repetition(state, now, one, one.repeats) for one in ranked(now) if one.repeats]
-    if now.verdict is None and not found:
+    if not now.executions:
         return []
     return [_of_round(state, now, tags), *found]
 
