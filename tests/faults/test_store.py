@@ -282,8 +282,8 @@ def untold(root: Path) -> list[str]:
 async def test_files_never_tell_of_what_is_not_there_yet(
     short_dir: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    root, seen = short_dir / "root", []
-    rename = os.replace
+    root, rename = short_dir / "root", os.replace
+    seen: list[str] = []
 
     def look_after(old: Path, new: Path) -> None:
         rename(old, new)
