@@ -38,7 +38,7 @@ Interval = tuple[float | None, float | None]
 # Gaps beyond this are one gap: keeps every later product finite.
 LARGEST_GAP = 1e100
 # A reference score nearer to zero than this cannot scale a difference.
-TINY = 1e-9
+TINY = 1e-30
 # The share of gaps cut off at each end of the estimate: bounds the pull of outliers, which are
 # always kept, at a small loss for clean noise (Tukey's 20 % trimmed mean).
 TRIM = 0.2
