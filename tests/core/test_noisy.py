@@ -580,3 +580,13 @@ def test_a_line_a_round():
     assert describe(tie) == (
         "best of 1  +0.0 %  not better  (no candidate is better than the incumbent: best +0.0 %)"
     )
+
+
+def test_the_interval_of_the_best_score_holds_it_though_the_last_session_was_long_and_of_a_slower_machine():
+    history = SelectionHistory(sessions=((98.0, 98.5, 97.5) * 10,), aa_gaps=(0.005,) * 8)
+    verdict = Bench({"A": 101.0, "executor_1": 90.5}).judge(
+        selection([90.0], mode="noisy", history=history, best=98.0)
+    )
+
+    assert verdict.best_score == 101.0
+    assert verdict.best_interval == (98.0, 101.0)

@@ -77,6 +77,18 @@ def medians(runs: Sequence[RunResult]) -> dict[str, float]:
     return {name: median([run.sub_scores[name] for run in runs if name in run.sub_scores]) for name in names}
 
 
+def _around(score: float | None, ends: Interval | None) -> Interval | None:
+    """Return an interval of two sessions' runs so that it holds the newest one's median, too.
+
+    A session may be short and the machine another than in the one before; an interval that leaves out the score that
+    it stands beside would be believed by nobody.
+    """
+    if score is None or ends is None:
+        return ends
+    low, high = ends
+    return (None if low is None else min(low, score)), (None if high is None else max(high, score))
+
+
 class Session:
     """What this round has measured so far, and how to ask for more."""
 
@@ -237,16 +249,19 @@ class Session:
         before = median([run.value for run in self.incumbent_runs]) if self.incumbent_runs else None
         after = median([run.value for run in merged_runs]) if merged_runs else None
         sessions = self._sessions(merged_runs)
+        best_score = after if winner is not None else before
         best_interval: Interval | None = None
         if self.mode == "noisy":
-            best_interval = median_interval([score for session in sessions for score in session])
+            best_interval = _around(
+                best_score, median_interval([score for session in sessions for score in session])
+            )
         return Verdict(
             winner=winner,
             status=status,
             reason=reason,
             score_before=before,
             score_after=after,
-            best_score=after if winner is not None else before,
+            best_score=best_score,
             best_interval=best_interval,
             gain=None,
             regressions_detected=any(one.status == "regression" for one in self.outcomes.values()),
