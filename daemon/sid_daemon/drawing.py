@@ -16,6 +16,7 @@ from sid_actors.process import JobLimits, JobSpec, run_job
 from sid_daemon.core.state import RunState
 from sid_daemon.report.chart import NO_LIBRARY
 from sid_daemon.report.series import Subject
+from sid_daemon.report.text import gained
 from sid_daemon.runstore import RunStore
 from sid_protocol.errors import SidError
 
@@ -24,7 +25,7 @@ DEADLINE_S = 60.0
 
 async def draw(state: RunState, store: RunStore, form: str) -> bytes:
     """Draw the step chart of a run as it is now; see `render_chart`."""
-    return await render_chart(store.database, Subject.of(state), form)
+    return await render_chart(store.database, Subject.of(state, gained(state)), form)
 
 
 async def render_chart(

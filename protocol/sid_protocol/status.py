@@ -171,7 +171,7 @@ class RunRow(Result):
     )
     gain: float | None = Field(
         default=None,
-        description="By how much the branch is better than the baseline, in score units; 0 while nothing was merged.",
+        description="By how much the branch is better than the baseline, in score units; of a noisy run what the audit found.",
     )
 
 

@@ -132,13 +132,30 @@ def test_labels_do_not_meet() -> None:
 
 
 def test_intervals_are_drawn_in_score_units() -> None:
-    noisy = entry(1, 12.0, wins=True, measurement={"n": 8, "ci": [0.15, 0.25]})
-    open_end = entry(1, 9.0, measurement={"n": 2, "ci": [None, None]})
+    noisy = entry(1, 12.0, wins=True, measurement={"n": 8, "gain": 0.2, "ci": [0.15, 0.25]})
+    open_end = entry(1, 9.0, measurement={"n": 2, "gain": -0.1, "ci": [None, None]})
     first, second = series([noisy, open_end], 10.0, "higher_is_better").dots
 
     assert (first.low, first.high, second.low) == (11.5, 12.5, None)
-    mirrored = series([noisy], 10.0, "lower_is_better").dots[0]
+    lower = entry(1, 8.0, wins=True, measurement={"n": 8, "gain": 0.2, "ci": [0.15, 0.25]})
+    mirrored = series([lower], 10.0, "lower_is_better").dots[0]
     assert (mirrored.low, mirrored.high) == (7.5, 8.5)
+
+
+@pytest.mark.parametrize(("baseline", "direction"), [(100.0, "higher_is_better"), (80.0, "lower_is_better")])
+def test_a_machine_that_changed_turns_no_win_into_a_loss(baseline: float, direction: Any) -> None:
+    """The score is worse than the baseline's of another day; side by side the candidate was 4 % better."""
+    won = entry(1, 94.0, wins=True, measurement={"n": 9, "gain": 0.04, "ci": [0.03, 0.05]})
+    lost = entry(1, 91.0, measurement={"n": 9, "gain": 0.001, "ci": [-0.01, 0.01]})
+    first, second = series([won, lost], baseline, direction).dots
+
+    assert None not in (first.low, first.high)
+    assert (first.low or 0.0) < 94.0 < (first.high or 0.0)
+    assert second.outcome == NO_GAIN
+    about = replace(subject(), baseline=baseline, direction=direction, gain=4.0)
+    spec = step_chart([won, lost], about)
+    assert "+4.0 %" in texts(spec)
+    assert spec["title"]["text"].endswith(f"(+{400 / baseline:.1f} %)")
 
 
 def test_names_from_agents_are_only_data() -> None:

@@ -42,7 +42,7 @@ def test_wins_come_first_then_what_may_stand_again_then_what_lost() -> None:
         "- plan rejected: once",
         "## What won, newest first",
         "(10.0 to 12.0; app.py; ",
-        "## What gained and was not merged: it may stand again",
+        "## What was ahead and was not merged: it may stand again",
         "(11.0 against 10.0)",
         "## What lost, newest first: do not repeat it",
         "(9.0 against 10.0; regression: ",

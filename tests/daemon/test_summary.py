@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from sid_daemon.core.audit import Audited
+from sid_daemon.core.measuring import SelectionHistory
 from sid_daemon.core.state import RunState, Spent
 from sid_daemon.core.wording import one_line
 from sid_daemon.figures import difference, improvement, percentage, signed
@@ -80,6 +82,85 @@ def test_without_a_winner_no_improvement_is_claimed_whatever_noise_says(directio
 
     assert summary_text(state).splitlines()[4] == "Improvement: 0.0 (0.0%)"
     assert (summary_fields(state)["delta"], run_row(state).gain) == (0.0, 0.0)
+
+
+def audited(gain: float, score: float, **more: Any) -> Audited:
+    found = Audited(
+        baseline_sha="b" * 40,
+        head_sha="a" * 40,
+        gain=gain,
+        interval=(gain - 0.01, gain + 0.01),
+        n=12,
+        p=0.001,
+        merges=1,
+        summed=0.12,
+        score=score,
+        logarithmic=True,
+        reference=90.0,
+    )
+    return replace(found, **more)
+
+
+def noisy_end(best: float, direction: Any = "higher_is_better", **more: Any) -> RunState:
+    """Return a noisy run after one merge that was measured at +12 %."""
+    rule = Measurement(mode="noisy")
+    state = replace(
+        ended(), settings=settings(measurement=rule, benchmark_direction=direction), baseline_score=100.0
+    )
+    return replace(
+        state, best_score=best, summed_gain=0.12, history=SelectionHistory(merges=1, all_whole=False), **more
+    )
+
+
+@pytest.mark.parametrize(
+    ("direction", "best", "line"),
+    [
+        ("higher_is_better", 94.5, "Improvement: 5.12711 (5.1%)"),  # a slower machine
+        ("higher_is_better", 130.0, "Improvement: 5.12711 (5.1%)"),  # a faster one
+        ("lower_is_better", 104.0, "Improvement: 4.87706 (4.9%)"),
+    ],
+)
+def test_a_noisy_runs_improvement_is_the_audits_and_no_difference_of_two_days(
+    direction: Any, best: float, line: str
+) -> None:
+    state = noisy_end(best, direction, audited=audited(0.05, best))
+
+    assert summary_text(state).splitlines()[4] == line
+    assert summary_fields(state)["delta"] == run_row(state).gain == float(line.split()[1])
+
+
+def test_luck_that_the_audit_did_not_find_again_is_not_claimed() -> None:
+    state = noisy_end(101.5, audited=audited(-0.001, 100.2))
+
+    assert summary_text(state).splitlines()[4] == "Improvement: -0.09995 (-0.1%)"
+
+
+def test_what_was_merged_since_the_audit_counts_as_it_was_measured() -> None:
+    state = noisy_end(100.0, audited=audited(0.05, 94.5))
+    state = replace(state, summed_gain=0.12 + 0.03, history=replace(state.history, merges=2))
+    by_difference = replace(
+        state, audited=audited(0.5, 6.0, logarithmic=False, reference=-8.0), best_score=7.5
+    )
+
+    assert run_row(state).gain == pytest.approx(100 * math.expm1(0.08), rel=1e-5)
+    assert run_row(replace(state, best_score=80.0)).gain == pytest.approx(100 * math.expm1(0.05), rel=1e-5)
+    assert run_row(by_difference).gain == pytest.approx(0.5 * 8.0 + 1.5)
+
+
+@pytest.mark.parametrize(
+    ("best", "found"),
+    [
+        (104.0, 4.0),  # less than the one win said: it was lucky
+        (130.0, 100 * math.expm1(0.12)),  # more: the machine is faster now
+        (94.5, 0.0),  # a slower machine, and a loss that nobody saw
+    ],
+)
+def test_before_an_audit_no_more_is_claimed_than_wins_and_scores_carry(best: float, found: float) -> None:
+    assert run_row(noisy_end(best)).gain == pytest.approx(found, rel=1e-5)
+
+
+def test_counts_have_no_ratio_and_are_told_as_differences() -> None:
+    assert run_row(replace(noisy_end(106.0), history=SelectionHistory(merges=1))).gain == 6.0
 
 
 def test_push_and_pull_request_are_told_where_they_are_off() -> None:

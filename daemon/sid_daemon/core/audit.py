@@ -16,18 +16,34 @@ Pure. `auditing` asks for the runs; status, log and report tell of what was foun
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
 
 from sid_daemon.core.dice import coin
-from sid_daemon.core.evidence import INTERVAL_PAIRS, Direction, EProcess, Interval, Scale, estimate, interval
+from sid_daemon.core.evidence import (
+    INTERVAL_PAIRS,
+    TINY,
+    Direction,
+    EProcess,
+    Interval,
+    Scale,
+    estimate,
+    interval,
+)
 from sid_daemon.core.measuring import RunResult
 from sid_daemon.core.wording import bounds, percent
+
+if TYPE_CHECKING:
+    from sid_daemon.core.state import RunState
 
 BASELINE, HEAD = "baseline", "A"
 FAILURES_A_PAIR = 2
 # Half of the interval beside the gain, or half a percent: a tighter figure would change nobody's mind.
 TIGHT_SHARE = 0.125
 TIGHT = 0.005
+_LARGEST_LOG = 700.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +79,9 @@ class Audited:
         n: Pairs.
         p: Always-valid p-value; None where scores are exact.
         why: What failed, if something did.
+        score: Median of the head's runs; None where there is none.
+        logarithmic: The gain is the logarithm of a ratio, else a difference relative to `reference`.
+        reference: What a difference is relative to: the baseline's first score of the audit.
     """
 
     baseline_sha: str
@@ -74,6 +93,9 @@ class Audited:
     merges: int
     summed: float
     why: str | None = None
+    score: float | None = None
+    logarithmic: bool = False
+    reference: float = 0.0
 
 
 def next_ask(audit: Audit) -> tuple[str, int] | Audited:
@@ -119,7 +141,8 @@ def _enough(audit: Audit, pairs: list[tuple[RunResult, RunResult]]) -> Audited |
 
 
 def _found(audit: Audit, pairs: list[tuple[RunResult, RunResult]], why: str | None = None) -> Audited:
-    gaps = _gaps(audit, pairs)
+    scale = _scale(audit, pairs)
+    gaps = [scale.gap(before.value, after.value) for before, after in pairs]
     exact = not audit.noisy or not gaps
     return Audited(
         baseline_sha=audit.baseline_sha,
@@ -131,18 +154,18 @@ def _found(audit: Audit, pairs: list[tuple[RunResult, RunResult]], why: str | No
         merges=audit.merges,
         summed=audit.summed,
         why=why,
+        score=median([after.value for _, after in pairs]) if pairs else None,
+        logarithmic=scale.logarithmic,
+        reference=scale.reference,
     )
 
 
-def _gaps(audit: Audit, pairs: list[tuple[RunResult, RunResult]]) -> list[float]:
+def _scale(audit: Audit, pairs: list[tuple[RunResult, RunResult]]) -> Scale:
     scores = [run.value for pair in pairs for run in pair]
-    if not scores:
-        return []
     whole = all(score == int(score) for score in scores)
-    logarithmic = min(scores) > 0 and not whole and not audit.pass_fail
-    reference = 1.0 if audit.pass_fail else pairs[0][0].value
-    scale = Scale(audit.direction, logarithmic, reference)
-    return [scale.gap(before.value, after.value) for before, after in pairs]
+    logarithmic = min(scores, default=0.0) > 0 and not whole and not audit.pass_fail
+    reference = 1.0 if audit.pass_fail or not pairs else pairs[0][0].value
+    return Scale(audit.direction, logarithmic, reference)
 
 
 def headline(found: Audited) -> str:
@@ -163,6 +186,46 @@ def headline(found: Audited) -> str:
     return (
         f"total since baseline {shown}{percent(found.gain)} {bounds(found.interval)} {at}, {pairs} {summed}"
     )
+
+
+def total_gain(state: RunState) -> float | None:
+    """Return what the merges of a noisy run gained together, in score units of its baseline; positive is better.
+
+    What the newest audit measured. Of merges since then, or before the first one, two figures are known, and both
+    mislead: the sum of the wins holds their luck, the difference of scores of two days what the machine did between.
+    Only what both carry is claimed.
+
+    Returns:
+        The gain to six digits, since it is an estimate; None where scores have no ratio and no audit was made.
+    """
+    history, higher = state.history, state.settings.benchmark_direction == "higher_is_better"
+    found = state.audited
+    if found is None or found.interval is None or found.gain is None or found.score is None:
+        ratio = history.all_positive and not history.all_whole and history.merges
+        if not ratio or state.settings.benchmark_format == "pass_fail" or state.baseline_score <= 0:
+            return None
+        gain = _since(state, state.baseline_score, state.summed_gain)
+    elif found.logarithmic and state.baseline_score > 0:
+        gain = found.gain + _since(state, found.score, state.summed_gain - found.summed)
+    else:
+        since = state.best_score - found.score if history.merges > found.merges else 0.0
+        own = found.gain * max(abs(found.reference), TINY)
+        return _to_digits(own + max(0.0, since if higher else -since))
+    # A gain is the logarithm of a ratio; exp() overflows at 709.
+    share = math.expm1(min(gain, _LARGEST_LOG)) if higher else -math.expm1(-gain)
+    return _to_digits(share * state.baseline_score)
+
+
+def _since(state: RunState, before: float, wins: float) -> float:
+    """Return the logarithmic gain since a score was measured that the wins since and the best score both carry."""
+    if wins <= 0 or before <= 0 or state.best_score <= 0:
+        return 0.0
+    scale = Scale(state.settings.benchmark_direction, logarithmic=True)
+    return min(wins, max(0.0, scale.gap(before, state.best_score)))
+
+
+def _to_digits(value: float) -> float:
+    return float(f"{value:.6g}") + 0.0
 
 
 def _shown(ends: Interval) -> bool:

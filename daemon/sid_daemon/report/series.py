@@ -30,6 +30,7 @@ class Subject:
         direction: Of the metric.
         baseline: The baseline's score.
         target: The score to be reached, or None.
+        gain: By how much the branch is better than the baseline, in score units; None: as the scores say.
     """
 
     goal_slug: str
@@ -37,10 +38,11 @@ class Subject:
     direction: str
     baseline: float
     target: float | None = None
+    gain: float | None = None
 
     @classmethod
-    def of(cls, state: RunState) -> Subject:
-        """Return what a run's chart is about."""
+    def of(cls, state: RunState, gain: float | None = None) -> Subject:
+        """Return what a run's chart is about, beside what its merges gained together."""
         settings = state.settings
         return cls(
             goal_slug=state.goal_slug,
@@ -48,12 +50,13 @@ class Subject:
             direction=settings.benchmark_direction,
             baseline=state.baseline_score,
             target=settings.target_value,
+            gain=gain,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """One candidate in the chart; `before` is the best score before its round."""
+    """One candidate in the chart; `before` is the best score before its round, `gain` what its pairs showed, if scores are noisy."""
 
     x: float
     iteration: int
@@ -63,6 +66,7 @@ class Dot:
     family: str
     low: float | None = None
     high: float | None = None
+    gain: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,19 +119,28 @@ def _place(iteration: int, number: int, of: int) -> float:
 
 def _dot(one: dict[str, Any], x: float, before: float, direction: str) -> Dot:
     score = one["benchmark_score"]
+    measured = one.get("measurement") or {}
+    gain = measured.get("gain")
     outcome = FAILED
     if score is not None:
-        outcome = WORSE if improvement(score, before, direction) < 0 else NO_GAIN
+        ahead = improvement(score, before, direction) if gain is None else gain
+        outcome = WORSE if ahead < 0 else NO_GAIN
         outcome = MERGED if one["is_winner"] else outcome
-    low, high = _bounds(one.get("measurement") or {}, before, direction)
-    return Dot(x, int(one["iteration"]), score, before, outcome, one["approach_family"], low, high)
+    low, high = _bounds(measured, score, before, direction)
+    return Dot(x, int(one["iteration"]), score, before, outcome, one["approach_family"], low, high, gain)
 
 
-def _bounds(measurement: dict[str, Any], before: float, direction: str) -> tuple[float | None, float | None]:
-    """Return the interval of a candidate's gain in score units, where both ends are known."""
+def _bounds(
+    measurement: dict[str, Any], score: float | None, before: float, direction: str
+) -> tuple[float | None, float | None]:
+    """Return the interval of a candidate's gain in score units around its score, where both ends are known.
+
+    Around its score and not from the best one: that was measured on another day.
+    """
     low, high = measurement.get("ci") or (None, None)
-    if low is None or high is None:
+    gain = measurement.get("gain")
+    if low is None or high is None or gain is None or score is None:
         return None, None
-    sign = 1 if direction == "higher_is_better" else -1
-    ends = sorted((before + sign * low * abs(before), before + sign * high * abs(before)))
+    unit = abs(before) if direction == "higher_is_better" else -abs(before)
+    ends = sorted((score + unit * (low - gain), score + unit * (high - gain)))
     return ends[0], ends[1]

@@ -12,7 +12,7 @@ from statistics import median
 
 from pydantic import JsonValue
 
-from sid_daemon.core.audit import Audited, headline
+from sid_daemon.core.audit import Audited, headline, total_gain
 from sid_daemon.core.evidence import MAD_TO_SD, findable_gains
 from sid_daemon.core.ladder import rung_line, rung_of
 from sid_daemon.core.measuring import NOISY_MIN_EFFECT
@@ -63,10 +63,14 @@ def summary_text(state: RunState, *, notes: Sequence[str] = ()) -> str:
 def gained(state: RunState) -> float:
     """Return by how much the branch is better than the baseline, in score units; negative when it is worse.
 
-    Zero where no round ever had a winner: then both scores are of one tree, and what differs is noise.
+    Zero where no round ever had a winner: then both scores are of one tree, and what differs is noise. Where scores
+    are noisy, what was measured side by side: best score and baseline were measured at different times.
     """
     if state.dry_rounds == state.completed:
         return 0.0
+    measured = total_gain(state) if state.is_noisy else None
+    if measured is not None:
+        return measured
     return improvement(state.best_score, state.baseline_score, state.settings.benchmark_direction)
 
 

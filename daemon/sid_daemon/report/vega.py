@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, TypeVar
 
-from sid_daemon.core.wording import one_line
+from sid_daemon.core.wording import one_line, percent
 from sid_daemon.figures import difference, improvement, percentage
 from sid_daemon.report.series import FAILED, MERGED, NO_GAIN, WORSE, Dot, Series, Subject, series
 from sid_protocol.records import FAMILIES
@@ -131,7 +131,7 @@ def _scale(shown: Series, baseline: float, target: float | None) -> tuple[float,
 
 def _title(shown: Series, subject: Subject, low: float, high: float) -> dict[str, Any]:
     best, baseline = shown.line[-1][1], subject.baseline
-    gain = improvement(best, baseline, subject.direction)
+    gain = improvement(best, baseline, subject.direction) if subject.gain is None else subject.gain
     share = percentage(gain, baseline)
     change = "" if share == "n/a" else f" ({'+' if gain > 0 else ''}{share} %)"
     counts = {name: sum(dot.outcome == name for dot in shown.dots) for name in (*SHAPES, FAILED)}
@@ -279,7 +279,7 @@ def _labels(
     (left, right), (low, high) = x["scale"]["domain"], y["scale"]["domain"]
     taken: list[tuple[float, float]] = []
     rows = []
-    for dot in sorted(wins, key=lambda one: -improvement(one.score or 0.0, one.before, direction)):
+    for dot in sorted(wins, key=lambda one: -_size(one, direction)):
         at = (dot.x - left) / (right - left) * width, ((dot.score or 0.0) - low) / (high - low) * HEIGHT
         if all(abs(at[0] - x0) > LABEL_WIDTH or abs(at[1] - y0) > LABEL_HEIGHT for x0, y0 in taken):
             taken.append(at)
@@ -299,7 +299,13 @@ def _labels(
     return [{"data": _values(rows), "mark": mark, "encoding": encoding}] if rows else []
 
 
+def _size(dot: Dot, direction: str) -> float:
+    return improvement(dot.score or 0.0, dot.before, direction) if dot.gain is None else dot.gain
+
+
 def _told(dot: Dot, direction: str) -> str:
+    if dot.gain is not None:
+        return percent(dot.gain)
     gain = improvement(dot.score or 0.0, dot.before, direction)
     share = percentage(gain, dot.before)
     if share == "n/a":

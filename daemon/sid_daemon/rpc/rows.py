@@ -152,7 +152,9 @@ def round_summary(
         direction: Which way the metric is better.
     """
     winner = history.winner
-    known = winner is not None and winner.score is not None and history.baseline_score is not None
+    # A noisy winner was measured beside the incumbent: what that scored on another day says nothing of it.
+    tested_against = report.winner.score_before if report.winner else None
+    before = history.baseline_score if tested_against is None else tested_against
     tested: dict[str, Any] = report.measurement or {}
     tokens = _known((history.cost.input_tokens, history.cost.output_tokens))
     commit = (report.winner.model_extra or {}).get("commit") if report.winner else None
@@ -161,7 +163,9 @@ def round_summary(
         status=report.status,
         baseline_score=history.baseline_score,
         score=winner.score if winner else None,
-        delta=difference(winner.score or 0.0, history.baseline_score or 0.0) if winner and known else None,
+        delta=difference(winner.score, before)
+        if winner is not None and winner.score is not None and before is not None
+        else None,
         family=winner.approach_family if winner else None,
         hypothesis=winner.hypothesis if winner else None,
         commit=commit,

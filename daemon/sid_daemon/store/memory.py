@@ -15,7 +15,7 @@ from typing import Any
 from sid_daemon.core import stopping
 from sid_daemon.core.ladder import rung_of
 from sid_daemon.core.state import Execution, Round, RunState
-from sid_daemon.core.wording import one_line
+from sid_daemon.core.wording import bounds, one_line, percent
 from sid_daemon.store import views_round as rounds
 
 MEMORY_LINES = 180
@@ -26,6 +26,8 @@ _SHARES = {"wins": 40, "near": 12, "lost": 40, "rejected": 12, "ends": 5}
 """Lines that each list may always have; what one leaves free the losers get."""
 
 Entry = Mapping[str, Any]
+Measured = Mapping[str, Any] | None
+"""A candidate's `measurement`; None where scores are exact."""
 
 
 def round_entry(state: RunState, now: Round) -> str:
@@ -38,16 +40,16 @@ def round_entry(state: RunState, now: Round) -> str:
     verdict = rounds.won(now)
     winner = verdict.winner if verdict else None
     status, reason = rounds.status_of(state, now)
-    before = verdict.score_before if verdict else now.baseline_score
+    before = rounds.incumbent_score(now)
     rung = rung_of(state.dry_rounds)
     told = {
         "round": now.iteration,
         "status": status,
         "reason": one_line(reason or "", _TEXT),
-        "won": [_candidate(state, one, before) for one in rounds.ranked(now) if one.executor == winner],
+        "won": [_candidate(state, now, one, before) for one in rounds.ranked(now) if one.executor == winner],
         "score": verdict.score_after if verdict else None,
         "commit": (now.winner_commit or "")[:12],
-        "lost": [_candidate(state, one, before) for one in rounds.ranked(now) if one.executor != winner],
+        "lost": [_candidate(state, now, one, before) for one in rounds.ranked(now) if one.executor != winner],
         "rejected": [
             [one.approach_family, one_line(one.rejection_reason, _TEXT), one_line(one.hypothesis, _TEXT)]
             for one in now.rejected
@@ -69,13 +71,9 @@ def end_entry(state: RunState, at: str) -> str:
     return json.dumps(told, ensure_ascii=False, allow_nan=False)
 
 
-def _candidate(state: RunState, one: Execution, before: float | None) -> dict[str, Any]:
-    gained = (
-        one.result == "success"
-        and one.score is not None
-        and before is not None
-        and stopping.gain(before, one.score, state.settings) > 0
-    )
+def _candidate(state: RunState, now: Round, one: Execution, before: float | None) -> dict[str, Any]:
+    outcome = now.verdict.outcomes.get(one.executor) if now.verdict else None
+    measured = outcome.measurement if outcome else None
     return {
         "family": one.plan.approach_family,
         "hypothesis": one_line(one.plan.hypothesis, _TEXT),
@@ -84,8 +82,32 @@ def _candidate(state: RunState, one: Execution, before: float | None) -> dict[st
         "before": before,
         "category": one.failure.category if one.failure else None,
         "what": one_line(one.failure.what, _TEXT) if one.failure else "",
-        "gained": gained,
+        "gained": one.result == "success" and _leads(state, one, measured, before),
+        "evidence": _evidence(
+            measured,
+            won=now.winner_commit is not None
+            and now.verdict is not None
+            and now.verdict.winner == one.executor,
+        ),
     }
+
+
+def _leads(state: RunState, one: Execution, measured: Measured, before: float | None) -> bool:
+    """Say whether a candidate was ahead: by its pairs where scores are noisy, else by its score."""
+    if measured is not None:
+        return float(measured["gain"]) > 0
+    return (
+        one.score is not None and before is not None and stopping.gain(before, one.score, state.settings) > 0
+    )
+
+
+def _evidence(measured: Measured, *, won: bool) -> str:
+    """Return the gain with interval and n where scores are noisy, `~` before what was not proven."""
+    if measured is None:
+        return ""
+    low, high = measured["interval"]
+    told = f"{percent(float(measured['gain']))} {bounds((low, high))} n={measured['n']}"
+    return told if won else f"~ {told}"
 
 
 def render_memory(entries: Iterable[str]) -> str:
@@ -127,7 +149,7 @@ class _Page:
     def __init__(self) -> None:
         self._lists = {
             "wins": _Lines("## What won, newest first"),
-            "near": _Lines("## What gained and was not merged: it may stand again"),
+            "near": _Lines("## What was ahead and was not merged: it may stand again"),
             "lost": _Lines("## What lost, newest first: do not repeat it"),
             "rejected": _Lines("## Plans that were rejected, newest first"),
             "ends": _Lines("## How it stopped, newest first"),
@@ -136,6 +158,7 @@ class _Page:
         self._first_round = self._last_win = 0
         self._first: float | None = None
         self._best: float | None = None
+        self._apart = ""
         self._tried: Counter[str] = Counter()
         self._scored: Counter[str] = Counter()
         self._won: Counter[str] = Counter()
@@ -158,6 +181,8 @@ class _Page:
         self._dry += 1
         if entry["won"]:
             self._dry, self._last_win, self._best = 0, entry["round"], entry["score"]
+            if entry["won"][0].get("evidence"):  # noisy: between two days the machine may have changed
+                self._apart = " (of different days; the gains below were measured side by side)"
             self._lists["wins"].add([_win(entry)])
         self._lists["near"].add([_loser(entry, lost) for lost in entry["lost"] if lost["gained"]])
         self._lists["lost"].add([_loser(entry, lost) for lost in entry["lost"] if not lost["gained"]])
@@ -193,7 +218,7 @@ class _Page:
         lines = ["# What this run has learnt", "", f"{told}; {self._dry} rounds since the last win."]
         if self._last_win and self._first is not None:
             lines.append(
-                f"Best score: {self._first!r} at first, {self._best!r} after round {self._last_win}."
+                f"Best score: {self._first!r} at first, {self._best!r} after round {self._last_win}{self._apart}."
             )
         return lines
 
@@ -231,17 +256,24 @@ def _table(heading: str, counts: list[tuple[str, str]], most: int) -> list[str]:
 def _win(entry: Entry) -> str:
     one = entry["won"][0]
     files = ", ".join(one["files"])
+    scores = f"{one['before']!r} to {entry['score']!r}{_measured(one)}"
     return one_line(
-        f"- round {entry['round']}, {one['family']}: {one['hypothesis']} ({one['before']!r} to {entry['score']!r}; "
-        f"{files}; {entry['commit']})",
+        f"- round {entry['round']}, {one['family']}: {one['hypothesis']} ({scores}; {files}; {entry['commit']})",
         300,
     )
 
 
 def _loser(entry: Entry, one: Entry) -> str:
-    score = "no score" if one["score"] is None else f"{one['score']!r} against {one['before']!r}"
+    score = (
+        "no score" if one["score"] is None else f"{one['score']!r} against {one['before']!r}{_measured(one)}"
+    )
     why = f"; {one['category']}: {one['what']}" if one["what"] else ""
     return one_line(f"- round {entry['round']}, {one['family']}: {one['hypothesis']} ({score}{why})", 300)
+
+
+def _measured(one: Entry) -> str:
+    told = one.get("evidence")  # not in what an earlier version recorded
+    return f", {told}" if told else ""
 
 
 def _end(entry: Entry) -> str:

@@ -47,6 +47,12 @@ def won(now: Round) -> Verdict | None:
     return now.verdict if now.winner_commit is not None else None
 
 
+def incumbent_score(now: Round) -> float | None:
+    """Return what a round's candidates are to be compared with: the incumbent as this round measured it, if it did."""
+    verdict = now.verdict
+    return now.baseline_score if verdict is None or verdict.score_before is None else verdict.score_before
+
+
 def _outcome(now: Round, one: Execution) -> CandidateOutcome | None:
     return now.verdict.outcomes.get(one.executor) if now.verdict else None
 
@@ -300,18 +306,17 @@ def _figures(outcome: CandidateOutcome | None) -> dict[str, object] | None:
 
 def result_rows(now: Round) -> list[ResultRow]:
     """Return contract 14 of a round: one row a candidate."""
-    verdict = won(now)
+    verdict, before = won(now), incumbent_score(now)
     rows = []
     for one in ranked(now):
         is_winner = verdict is not None and verdict.winner == one.executor
-        known = one.score is not None and now.baseline_score is not None
         rows.append(
             ResultRow(
                 iteration=now.iteration,
                 # What its archive tag points to: the commit it began from, where it made none.
                 commit=(one.commit or one.base)[:7],
                 metric=one.score,
-                delta=difference(one.score or 0.0, now.baseline_score or 0.0) if known else None,
+                delta=None if one.score is None or before is None else difference(one.score, before),
                 guard=one.guard,
                 status=_row_status(one, is_winner=is_winner),
                 description=_description(now, one),
