@@ -20,12 +20,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import json
 import os
 import resource
 import shutil
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import trio
@@ -69,7 +70,7 @@ class Launch:
             JobStartError: No process could be started.
         """
         spec, mark = self._spec, {JOB_VARIABLE: self._mark.job_id}
-        with contextlib.ExitStack() as theirs:
+        with _told_of(spec), contextlib.ExitStack() as theirs:
             stdin, stdout, stderr = (self._pipe(name, theirs) for name in ("stdin", "stdout", "stderr"))
             info = self._info = self._hold(os.memfd_create("sid-job")) if spec.sandbox else None
 
@@ -87,11 +88,27 @@ class Launch:
                     self._started.add(pid)
                     return pid
 
+            self.pid = await spawner.in_thread(start, stands_back=spec.stands_back)
+            theirs.close()
             try:
-                self.pid = await spawner.in_thread(start, stands_back=spec.stands_back)
-            except (OSError, ValueError) as error:  # no such folder, no memory, a NUL byte in a word
-                raise JobStartError(f"cannot start {spec.argv[0]}: {error}") from error
-        self.pidfd = self._hold(os.pidfd_open(self.pid))
+                self.pidfd = self._hold(os.pidfd_open(self.pid))
+            except OSError:
+                await self._let_end()
+                raise
+
+    async def _let_end(self) -> None:
+        """Wait for the end of a first process that is never let go: it reads end of file, and what surrounds it ends with it."""
+        for stream in self.streams.values():
+            stream.close()
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(self._reap, limiter=trio.CapacityLimiter(1))
+
+    def _reap(self) -> None:
+        os.waitpid(self.pid, 0)
+        # A sandbox's outer process leaves its init to us; there is none where it was not told yet, or was reaped.
+        with contextlib.suppress(ValueError, ChildProcessError):
+            if self._info is not None:
+                os.waitpid(self._init_of(self._info), 0)
 
     def _pipe(self, name: str, theirs: contextlib.ExitStack) -> int:
         """Make one of its pipes; returns its own end."""
@@ -101,6 +118,10 @@ class Launch:
         self.streams[name] = trio.lowlevel.FdStream(ours)
         self._held.callback(self.streams[name].close)
         return its
+
+    def _init_of(self, info: int) -> int:
+        """Return the id of the sandbox's init; raises `ValueError` where that is not told yet."""
+        return int(json.loads(os.pread(info, _MOST_SAID, 0))["child-pid"])
 
     def _hold(self, fd: int) -> int:
         self._held.callback(os.close, fd)
@@ -120,7 +141,7 @@ class Launch:
             return False
         try:
             if self._info is not None:
-                self.init = int(json.loads(os.pread(self._info, _MOST_SAID, 0))["child-pid"])
+                self.init = self._init_of(self._info)
                 self._started.add(self.init)
                 self.init_pidfd = self._hold(os.pidfd_open(self.init))
                 (first,) = procfs.children_of(self.init)
@@ -132,6 +153,17 @@ class Launch:
         except (ProcessLookupError, ValueError, trio.BrokenResourceError):  # killed by someone meanwhile
             return False
         return True
+
+
+@contextlib.contextmanager
+def _told_of(spec: JobSpec) -> Iterator[None]:
+    """Tell what keeps a job from starting: no such folder, no memory, no descriptor left, a NUL byte in a word."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        is_short = isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
+        hint = "let the daemon have more open files: ulimit -n 4096" if is_short else ""
+        raise JobStartError(f"cannot start {spec.argv[0]}: {error}", hint=hint) from error
 
 
 def set_limits(pid: int, spec: JobSpec, enforced: Collection[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
@@ -288,6 +289,22 @@ async def test_what_cannot_start_says_why(short_dir: Path) -> None:
     with pytest.raises(JobStartError, match="missing"):
         sandbox = make_sandbox(short_dir, workdir=str(short_dir / "missing"))
         await run_job(make_spec(short_dir, "true", sandbox=sandbox))
+
+
+@both
+async def test_a_process_that_cannot_be_watched_is_not_left(
+    short_dir: Path, box: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = make_spec(short_dir, "true", box=box)
+
+    def is_full(pid: int) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pidfd_open", is_full)
+        with pytest.raises(JobStartError, match="Too many open files") as caught:
+            await run_job(spec)
+    assert "ulimit -n" in caught.value.hint
 
 
 async def test_a_failing_listener_ends_the_job_and_is_heard(short_dir: Path) -> None:
