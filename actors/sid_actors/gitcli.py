@@ -124,10 +124,16 @@ async def git(
 
 
 def told(stderr: str) -> str:
-    """Return what git complains about, as one line."""
-    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    chosen = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines
-    return " ".join(chosen)[:500]
+    """Return what git complains about, as one line: also of what is missing, and what it goes on with, indented."""
+    lines = [line for line in stderr.splitlines() if line.strip()]
+    chosen: list[str] = []
+    goes_on = False
+    for line in lines:
+        begins = line.startswith(("fatal:", "error:")) or line.endswith("not found")
+        goes_on = begins or (goes_on and line[0].isspace())
+        if goes_on:
+            chosen.append(line)
+    return " ".join(" ".join(chosen or lines).split())[:500]
 
 
 def without_credentials(text: str) -> str:

@@ -108,7 +108,7 @@ async def _common_dir(folder: str) -> str:
             raise GitError(
                 f"{folder} is in no git repository", hint="git init and a first commit make it one"
             )
-        raise GitError(f"git cannot read {folder}: {told(found.err)}")
+        raise GitError(f"git cannot read {folder}: {told(found.err)}", hint=f"try: git -C '{folder}' status")
     bare, kind, common = found.line.split("\n", 2)
     if bare == "true":
         raise GitError(f"{folder} is a bare repository", hint="clone it and point sid at the clone")

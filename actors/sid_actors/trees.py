@@ -27,6 +27,10 @@ class Entry:
     id: str
 
 
+# Whose repository it may be decides git, which `repository.discover` asks; libgit2 reads fewer of the user's answers.
+pygit2.settings.owner_validation = False
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """How one path differs between two trees; None where it is absent."""

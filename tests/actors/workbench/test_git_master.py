@@ -14,6 +14,7 @@ import trio
 from sid_actors import procfs, refs
 from sid_actors.git_apply import open_pull_request, push
 from sid_actors.git_master import Conflict, GitMaster, Head
+from sid_actors.gitcli import told
 from sid_actors.refs import BranchMovedError, checked_out_at
 from sid_actors.repository import discover
 from sid_protocol.errors import GitError
@@ -66,6 +67,9 @@ async def test_what_cannot_be_worked_on_is_refused_in_one_line_with_a_hint(
     sha256 = short_dir / "sha256"
     sha256.mkdir()
     Repo(sha256).git("init", "-q", "--object-format=sha256")
+    newer = repo({"a": "1"}, name="newer")
+    newer.git("config", "core.repositoryformatversion", "1")
+    newer.git("config", "extensions.newkind", "true")
     whole = repo({"a": "1"})
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(short_dir))
     refused = {
@@ -74,6 +78,7 @@ async def test_what_cannot_be_worked_on_is_refused_in_one_line_with_a_hint(
         bare.path: "is a bare repository",
         empty.path: "has no commits",
         sha256: "sha256",
+        newer.path: "unknown repository extension found: newkind",
         whole.path / ".git": "inside a git directory",
     }
     for path, words in refused.items():
@@ -84,13 +89,18 @@ async def test_what_cannot_be_worked_on_is_refused_in_one_line_with_a_hint(
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
-async def test_another_users_repository_is_refused(repo: MakeRepo) -> None:
+async def test_another_users_repository_is_refused_until_git_is_told_that_it_is_safe(
+    repo: MakeRepo, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = repo({"a": "1"})
     for path in (made.path, made.path / ".git"):
         os.chown(path, 12345, 12345)
     with pytest.raises(GitError, match="belongs to another user") as caught:
         await discover(str(made.path))
     assert "safe.directory" in caught.value.hint
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(short_dir / "gitconfig"))
+    made.git("config", "--global", "safe.directory", "*")
+    assert (await discover(str(made.path))).branches == ("main",)
 
 
 async def test_the_improvement_branch_starts_from_the_target(repo: MakeRepo) -> None:
@@ -409,3 +419,9 @@ def test_what_was_there_before_a_process_is_older_than_it() -> None:
                 assert procfs.started_at(process.pid) >= before
             finally:
                 process.kill()
+
+
+def test_a_filter_that_is_not_installed_is_named() -> None:
+    said = "git-lfs filter-process: 1: git-lfs: not found\nfatal: the remote end hung up unexpectedly\n"
+    assert told(said) == " ".join(said.split())
+    assert told("hint: do this\nfatal: bad\n") == "fatal: bad"
