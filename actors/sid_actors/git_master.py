@@ -82,8 +82,18 @@ class GitMaster:
         return await self._locked(ensure)
 
     async def exclude_ours(self) -> None:
-        """Keep `/.sid/` and `/worktrees/` out of `git status`, by the repository's own exclude file."""
-        await trio.to_thread.run_sync(_exclude, self.info.common_dir)
+        """Keep `/.sid/` and `/worktrees/` out of `git status`, by the repository's own exclude file.
+
+        Raises:
+            GitError: it cannot be written.
+        """
+        try:
+            await trio.to_thread.run_sync(_exclude, self.info.common_dir)
+        except OSError as error:
+            raise GitError(
+                f"cannot write {self.info.common_dir}/info/exclude: {error.strerror or error}",
+                hint="free some space or mend the permissions, then try again",
+            ) from error
 
     async def drop_dead_locks(self) -> list[str]:
         """Remove the locks of refs that a killed daemon left, and return their paths."""

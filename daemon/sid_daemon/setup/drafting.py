@@ -60,8 +60,11 @@ class Site(Protocol):
     async def give_up_round(self, state: RunState) -> None:
         """Archive the candidates of a round that was stopped and is taken back, and delete its branches."""
 
+    async def exclude_ours(self) -> None:
+        """Keep our folders out of `git status`; raises `GitError` where that cannot be written."""
+
     async def make_branch(self, slug: str, target_branch: str) -> None:
-        """Create the improvement branch if it is missing, and keep our folders out of `git status`."""
+        """Create the improvement branch if it is missing."""
 
     async def close(self) -> None:
         """Remove what measuring left."""

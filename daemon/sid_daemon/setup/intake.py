@@ -137,6 +137,7 @@ class Intake:
             head = await site.improve_head(slug) or commit
             runs, found = await calibrate(site, head, draft.settings)
             red = await site.guards_red(head, draft.settings)
+            await site.exclude_ours()  # before there is anything to be kept out
             await trio.to_thread.run_sync(write_config, draft)
             if present is not None:
                 await site.give_up_round(present)

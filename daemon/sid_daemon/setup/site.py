@@ -212,9 +212,12 @@ class LocalSite:
                 await self._git.archive(state.topic, state.iteration, one.executor, one.commit)
             await self._git.delete_branch(state.topic, state.iteration, one.executor)
 
-    async def make_branch(self, slug: str, target_branch: str) -> None:
-        """Create the improvement branch if it is missing, and keep our folders out of `git status`."""
+    async def exclude_ours(self) -> None:
+        """Keep our folders out of `git status`."""
         await self._git.exclude_ours()
+
+    async def make_branch(self, slug: str, target_branch: str) -> None:
+        """Create the improvement branch if it is missing."""
         await self._git.ensure_branch(slug, target_branch)
 
     async def close(self) -> None:
