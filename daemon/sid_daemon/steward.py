@@ -14,6 +14,7 @@ import trio
 
 from sid_actors.activity import ActivityLog
 from sid_actors.actor import Actor
+from sid_actors.work_failed import work_failed
 from sid_daemon import config
 from sid_protocol.commands import PrepareRound, ReturnIdeas
 from sid_protocol.errors import GitError, SidError
@@ -68,8 +69,8 @@ class Steward(Actor[PrepareRound | ReturnIdeas, Answer]):
                 return IdeasReturned(cause=message.id)
             activity.touch("cleaning up")
             return await self._prepare(message, activity)
-        except SidError as error:
-            return WorkFailed(cause=message.id, why=error.message, hint=error.hint)
+        except (SidError, OSError) as error:
+            return work_failed(message.id, error)
 
     async def _prepare(self, message: PrepareRound, activity: ActivityLog) -> RoundPrepared:
         for left in await self.ground.clean(message.keep, message.iteration):

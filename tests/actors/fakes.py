@@ -72,11 +72,12 @@ class FakeWorkbench:
 
     left: Collected = LEFT
     broken: str = ""
+    hint: str = "mend it"
     opened: list[tuple[Any, ...]] = field(default_factory=list)
 
     async def open_worktree(self, iteration: int, executor: str, base: str, start: str | None = None) -> str:
         if self.broken:
-            raise GitError(self.broken, hint="mend it")
+            raise GitError(self.broken, hint=self.hint)
         self.opened.append((iteration, executor, base, start))
         return f"/worktrees/round_{iteration}_{executor}"
 
@@ -93,7 +94,7 @@ class FakeWorkbench:
 
     async def view(self, commit: str) -> str:
         if self.broken:
-            raise GitError(self.broken, hint="mend it")
+            raise GitError(self.broken, hint=self.hint)
         return f"/views/{commit}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from sid_actors.backends.base import Answer, Turn
 from sid_actors.critic import Critic
 from sid_actors.executor import Executor
 from sid_actors.fences import fenced
+from sid_actors.naming import naming
 from sid_actors.planner import Planner
 from sid_actors.prompting import HISTORY_LIMIT, compose, focus, preferred_family
 from sid_actors.remembrance import MEMORY_LIMIT
@@ -123,14 +125,21 @@ async def test_a_failing_back_end_is_an_agents_failure(role: str, autojump_clock
 @pytest.mark.parametrize("role", ACTORS)
 async def test_failing_git_and_a_full_disk_are_no_agents_fault(role: str, autojump_clock) -> None:
     def full(_: Turn) -> str:
-        raise OSError(28, "No space left on device")
+        with naming("/dev/full"):
+            Path("/dev/full").write_text("x")
+        raise AssertionError
 
     event, backend = await play(COMMANDS[role], lambda _: "", FakeWorkbench(broken="the index is locked"))
     assert (type(event), event.why, event.hint) == (WorkFailed, "the index is locked", "mend it")
     assert not backend.turns
     event, _ = await play(COMMANDS[role], full)
     assert isinstance(event, WorkFailed)
-    assert "No space left" in event.why
+    assert event.why == "/dev/full: No space left on device"
+    assert "free some space" in event.hint
+    said = FakeWorkbench(broken="cannot write /r/.git/refs: Read-only file system", hint="")
+    event, _ = await play(COMMANDS[role], lambda _: "", said)
+    assert isinstance(event, WorkFailed)
+    assert "make the disk writable" in event.hint
 
 
 async def test_an_executor_is_judged_by_what_it_left(autojump_clock) -> None:

@@ -92,6 +92,38 @@ def test_init_on_a_full_disk_leaves_nothing(small: Repo, world: World) -> None:
 
 @needs_mounts
 @pytest.mark.slow
+def test_a_full_disk_for_temporary_files_is_named(world: World, numbers: Repo) -> None:
+    temporary = world.base / "tmp"
+    temporary.mkdir()
+    world.env["TMPDIR"] = str(temporary)
+    with mounted("-t", "tmpfs", "-o", "size=2m", "tmpfs", str(temporary)):
+        world.init(numbers, world.agent())
+        filler = fill(temporary)
+        failed = world.sictl("start", numbers.path, "--rounds", "1", "--wait", "--json", code=1)
+        assert str(temporary) in failed.json["summary"]["reason"]
+        assert "free some space" in failed.json["summary"]["hint"]
+        filler.unlink()
+        world.run(numbers, "--rounds", "1")
+        assert [row["status"] for row in world.rounds(numbers)] == ["merged"]
+        world.end()
+
+
+@needs_mounts
+@pytest.mark.slow
+def test_a_repository_that_cannot_be_written_is_refused_before_anything_is(
+    world: World, numbers: Repo
+) -> None:
+    before = numbers.fingerprint()
+    inside = str(numbers.path / ".git")
+    with mounted("--bind", "-o", "ro", inside, inside):
+        done = world.init(numbers, world.agent(), code=1)
+    assert f"{inside}/info/exclude: Read-only file system" in done.err
+    assert numbers.fingerprint() == before
+    assert not (numbers.path / ".sid").exists()
+
+
+@needs_mounts
+@pytest.mark.slow
 def test_a_full_disk_under_the_daemons_state_refuses_a_start_and_no_more(world: World, numbers: Repo) -> None:
     world.state.mkdir()
     with mounted("-t", "tmpfs", "-o", "size=2m", "tmpfs", str(world.state)):

@@ -18,6 +18,7 @@ from sid_daemon.runstore import RunStore
 from sid_daemon.states import FOLDED_MOST, STATE_VERSION, dump_state
 from sid_daemon.store.documents import RAW_DATA, RESULTS, direction_entry, render_list
 from sid_daemon.store.journal import SCHEMA, Batch, Journal
+from sid_daemon.store.registry import Registry
 from sid_daemon.store.views import Projection, project
 from sid_protocol.errors import StoreError
 from sid_protocol.events import RunStopped
@@ -304,3 +305,15 @@ async def test_files_never_tell_of_what_is_not_there_yet(
     await store.export()
     await store.close()
     assert seen == []
+
+
+def test_a_registry_of_a_newer_sid_is_left_alone(short_dir: Path) -> None:
+    path = short_dir / "sid.db"
+    Registry(path).close()
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("PRAGMA user_version = 99")
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="written by a newer sid") as caught:
+        Registry(path)
+    assert "SID_STATE_DIR" in caught.value.hint
+    assert path.read_bytes() == before

@@ -25,6 +25,7 @@ from sid_actors.backends.enclose import Enclose, run_watched
 from sid_actors.backends.stream import StreamReader
 from sid_actors.backends.visible import AgentProgram, agent_paths, check_agent_command, resolve_command
 from sid_actors.limits import blame, limits_of
+from sid_actors.naming import naming
 from sid_actors.overload import room_in
 from sid_actors.process import Enclosure, JobResult, JobSpec, JobStartError
 from sid_actors.turnstile import Turnstile
@@ -177,10 +178,11 @@ _SCHEMA, _PLAN = "schema.json", "plan.json"
 
 def _write_files(turn: Turn, folder: str) -> None:
     """Write what the agent is told the paths of."""
-    if turn.schema is not None:
-        Path(folder, _SCHEMA).write_text(json.dumps(turn.schema), encoding="utf-8")
-    if turn.plan is not None and turn.role == "executor":
-        Path(folder, _PLAN).write_text(turn.plan.model_dump_json(indent=1), encoding="utf-8")
+    with naming(folder):
+        if turn.schema is not None:
+            Path(folder, _SCHEMA).write_text(json.dumps(turn.schema), encoding="utf-8")
+        if turn.plan is not None and turn.role == "executor":
+            Path(folder, _PLAN).write_text(turn.plan.model_dump_json(indent=1), encoding="utf-8")
 
 
 def _check_end(result: JobResult, spec: JobSpec, reader: StreamReader, last_line: str) -> None:

@@ -22,6 +22,7 @@ import structlog
 import trio
 
 from sid_actors import refs
+from sid_actors.naming import naming
 from sid_actors.repository import RepoInfo, metadata_lock
 from sid_actors.trees import open_repository
 from sid_actors.workbench import deleting, disk, pool, registration
@@ -243,7 +244,8 @@ class Checkouts:
         admin_dir, git_file = registration.register(
             self._info.common_dir, path, branch, tree.checkout.index, self._mark
         )
-        Path(tree.home, ".git").write_bytes(git_file)
+        with naming(tree.home):
+            Path(tree.home, ".git").write_bytes(git_file)
         try:
             Path(tree.home).rename(path)
         except OSError as error:

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from sid_actors.naming import naming
 from sid_actors.workbench import deleting
 
 _CHUNK = 1 << 20
@@ -274,8 +275,9 @@ def _create(full: str, mode: int, content: bytes) -> None:
         os.symlink(content, full)
         return
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(full, flags, 0o777 if mode & stat.S_IXUSR else 0o666), "wb") as file:
-        file.write(content)
+    file = os.open(full, flags, 0o777 if mode & stat.S_IXUSR else 0o666)
+    with naming(full), os.fdopen(file, "wb") as stream:
+        stream.write(content)
 
 
 def walk_all(root: str, folder: str, skip_names: frozenset[str] = frozenset()) -> Iterator[str]:

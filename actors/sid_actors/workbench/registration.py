@@ -14,6 +14,8 @@ import shutil
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from sid_actors.naming import naming
+
 
 def register(common_dir: str, path: str, branch: str, index: str, mark: str) -> tuple[str, bytes]:
     """Tell git of a worktree, locked, before anything lies at its path.
@@ -34,11 +36,14 @@ def register(common_dir: str, path: str, branch: str, index: str, mark: str) -> 
     worktrees = Path(common_dir, "worktrees")
     worktrees.mkdir(exist_ok=True)
     admin_dir = _fresh(worktrees, Path(path).name)
-    (admin_dir / "locked").write_text(f"{mark}\n")  # first: git prunes what is not locked and has no folder
-    (admin_dir / "commondir").write_text("../..\n")
-    (admin_dir / "HEAD").write_text(f"ref: refs/heads/{branch}\n")
-    shutil.copyfile(index, admin_dir / "index")
-    (admin_dir / "gitdir").write_bytes(os.fsencode(f"{path}/.git\n"))
+    with naming(admin_dir):
+        (admin_dir / "locked").write_text(
+            f"{mark}\n"
+        )  # first: git prunes what is not locked and has no folder
+        (admin_dir / "commondir").write_text("../..\n")
+        (admin_dir / "HEAD").write_text(f"ref: refs/heads/{branch}\n")
+        shutil.copyfile(index, admin_dir / "index")
+        (admin_dir / "gitdir").write_bytes(os.fsencode(f"{path}/.git\n"))
     return str(admin_dir), os.fsencode(f"gitdir: {admin_dir}\n")
 
 

@@ -6,6 +6,7 @@ Used by `journal`, which is what writes them, by whoever brings a copy back, and
 from __future__ import annotations
 
 import json
+import resource
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -60,7 +61,12 @@ def fault(path: Path, error: Exception) -> StoreError:
             f"{path} is damaged: {str(error)[:120]}",
             hint="move it away; 'sictl start' then offers the copy kept by the daemon",
         )
-    return StoreError(f"{path}: {error}", hint="free some space or mend the permissions, then start again")
+    hint = "free some space or mend the permissions, then start again"
+    if (
+        resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY
+    ):  # SQLite says no more than "I/O error"
+        hint = "free some space, mend the permissions, or let the daemon write larger files (ulimit -f), then start again"
+    return StoreError(f"{path}: {error}", hint=hint)
 
 
 def read_entries(path: Path, file: str) -> Iterator[str]:

@@ -68,6 +68,11 @@ class Registry:
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
             version = int(self._db.execute("PRAGMA user_version").fetchone()[0])
+            if version > len(SCHEMA):
+                raise StoreError(
+                    f"{path} was written by a newer sid (schema {version}, this one knows {len(SCHEMA)})",
+                    hint="use that sid, or set SID_STATE_DIR to another directory",
+                )
             for number in range(version, len(SCHEMA)):
                 self._db.executescript(
                     f"BEGIN IMMEDIATE;{SCHEMA[number]};PRAGMA user_version={number + 1};COMMIT;"

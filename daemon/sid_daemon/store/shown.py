@@ -96,7 +96,8 @@ class Shown:
                 folder.mkdir(exist_ok=True)
             except OSError as error:
                 raise StoreError(
-                    f"cannot make {folder}: {error.strerror}", hint="mend the permissions, then start again"
+                    f"cannot make {folder}: {error.strerror}",
+                    hint="free some space or mend the permissions, then start the run again",
                 ) from error
 
     def grow(self, file: str, entries: Sequence[str], count: int) -> bool:
