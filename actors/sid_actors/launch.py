@@ -93,7 +93,7 @@ class Launch:
             try:
                 self.pidfd = self._hold(os.pidfd_open(self.pid))
             except OSError:
-                await self._let_end()
+                await self._let_end()  # noqa: ASYNC120 - it shields what must be done
                 raise
 
     async def _let_end(self) -> None:

@@ -74,7 +74,7 @@ class Steward(Actor[PrepareRound | ReturnIdeas, Answer]):
 
     async def _prepare(self, message: PrepareRound, activity: ActivityLog) -> RoundPrepared:
         for left in await self.ground.clean(message.keep, message.iteration):
-            self.ground.tell("left_alone", left)
+            self.ground.tell("left_alone", why=left)
         activity.touch("reading the settings")
         if not await trio.Path(self.root).is_dir():
             raise GitError(f"{self.root} is gone", hint="bring the repository back, then start the run again")
