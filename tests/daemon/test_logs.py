@@ -16,13 +16,15 @@ from typing import Any
 import pytest
 import structlog
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from sid_daemon import logs as logs_module
 from sid_daemon.logs import Logs, StandardError, configure, under_systemd
 from sid_daemon.redaction import Redactor
 from sid_daemon.rpc import subscribers as subscribers_module
 from sid_daemon.rpc.connection import Call
-from sid_daemon.rpc.subscribers import Entry, Filter
+from sid_daemon.rpc.subscribers import Entry, Filter, read_entry
+from sid_daemon.store.log_files import Line
 from sid_protocol.params import SubscribeParams, UnsubscribeParams
 from sid_protocol.status import Empty, SubscriptionResult
 from tests.daemon.rpc_world import Client, World, serving
@@ -414,6 +416,21 @@ async def test_a_subscription_ends_when_asked_and_only_by_its_owner(short_dir: P
         emit(log.logs, "unheard")
         assert await take(other, 1) == [(1, "unheard")]
         assert (await client.ask("log.unsubscribe", subscription=result["subscription"]))["code"] == -32602
+
+
+async def test_nothing_is_sent_of_a_subscription_that_has_ended(short_dir: Path) -> None:
+    async with followed(short_dir) as log:
+        client, _ = await log.follow(since=0)
+        emit(log.logs, "heard")
+        assert await take(client, 1) == [(1, "heard")]
+        await wait_all_tasks_blocked()
+        subscribers = log.logs.subscribers
+        ((connection, number),) = subscribers._known
+        late = read_entry(Line(2, b'{"event": "late"}'))
+        assert late is not None
+        subscribers.publish([late])  # wakes who sends it, in whose turn there is no subscription any more
+        subscribers.unsubscribe(connection, number)
+        assert (await client.ask("log.unsubscribe", subscription=number))["code"] == -32602
 
 
 async def test_subscriptions_end_with_their_connection_and_are_limited(short_dir: Path) -> None:

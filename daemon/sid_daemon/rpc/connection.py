@@ -138,7 +138,8 @@ class Connection:
         return self._subscriptions
 
     async def send(self, lines: bytes) -> None:
-        """Send one or more whole lines; waits while the client is slow to read."""
+        """Send one or more whole lines; waits while the client is slow to read. Of a task that is cancelled, nothing."""
+        await trio.lowlevel.checkpoint_if_cancelled()
         if self.offer(lines):
             await trio.lowlevel.checkpoint()
         else:
