@@ -15,7 +15,6 @@ import os
 import select
 import threading
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -49,21 +48,6 @@ _PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}  
 _PIPE_BYTES = 4096  # what poll(2) promises that a pipe takes without waiting: PIPE_BUF
 
 
-@dataclass(frozen=True, slots=True)
-class LogStatistics:
-    """What became of the records so far; anything but zeros is worth a note in the status.
-
-    Attributes:
-        lost: Records that reached nobody, since the queue was full.
-        unwritten: Records that did not reach the file, since the disk is full or broken.
-        unsent: Records that did not reach standard error, since nobody reads it.
-    """
-
-    lost: int
-    unwritten: int
-    unsent: int
-
-
 class StandardError:
     """Standard error, one line a record; never waits for its reader.
 
@@ -73,7 +57,6 @@ class StandardError:
     """
 
     def __init__(self, fd: int, *, prefixed: bool) -> None:
-        self.unsent = 0
         self._fd = fd
         self._prefixed = prefixed
         self._torn = False
@@ -86,22 +69,20 @@ class StandardError:
         return cls(2, prefixed=under_systemd(env, 2))
 
     def write(self, data: bytes, level: str) -> None:
-        """Write one line, or count it as unsent."""
+        """Write one line, or as much of it as is taken at once."""
         head = b"<%d>" % _PRIORITIES.get(level, 6) if self._prefixed else b""
         line = (b"\n" if self._torn else b"") + head + data + b"\n"
         try:
             for start in range(0, len(line), _PIPE_BYTES):
                 if not self._takes_more():
-                    self.unsent += 1
                     return
                 part = line[start : start + _PIPE_BYTES]
                 written = os.write(self._fd, part)
                 self._torn = not part[:written].endswith(b"\n")
                 if written < len(part):
-                    self.unsent += 1
                     return
         except OSError:
-            self.unsent += 1
+            return  # nobody reads it any more; the files have the record
 
     def _takes_more(self) -> bool:
         return any(mask & select.POLLOUT for _, mask in self._poll.poll(0))
@@ -120,7 +101,7 @@ class Logs:
     """The log of one daemon.
 
     Args:
-        folder: Where its files are; one that cannot be used is told and counted, not raised.
+        folder: Where its files are; one that cannot be used is told, not raised.
         redactor: Takes secrets out.
         stderr: Where records go beside the files, or None.
         file_bytes: Size at which a file is full.
@@ -143,7 +124,7 @@ class Logs:
         self._lock = threading.Lock()
         self._queue: collections.deque[Entry] = collections.deque()
         self._queue_bytes = 0
-        self._lost = self._lost_told = self._unwritten = 0
+        self._lost = self._lost_told = 0
         self._broken = self._stopped = False
         self._cursor = 0
         self._writing = threading.Lock()
@@ -157,11 +138,6 @@ class Logs:
         else:
             self._cursor = self._files.last_cursor
         self.subscribers = Subscribers(self._files, self._cursor, ring_bytes)
-
-    def statistics(self) -> LogStatistics:
-        """Return what became of the records so far."""
-        unsent = self._stderr.unsent if self._stderr else 0
-        return LogStatistics(self._lost, self._unwritten, unsent)
 
     def emit(self, fields: MutableMapping[str, Any]) -> None:
         """Take one record; from any thread, never waits."""
@@ -247,12 +223,10 @@ class Logs:
 
     def _write_file(self, entries: list[Entry]) -> None:
         if self._files is None:
-            self._unwritten += len(entries)
             return
         try:
             self._files.append(entry.line for entry in entries)
         except OSError as error:
-            self._unwritten += len(entries)
             self._tell_broken(error)
         else:
             self._broken = False

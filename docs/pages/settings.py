@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from pages.words import cell, first_line, made_from, prose, table, type_text
+from sid_actors.workbench.detectors import DEFAULTS, MEANING
 from sid_daemon.settings_file import SettingsFile
 from sid_protocol.settings import TRUSTED_KEYS, Settings
 
@@ -60,6 +61,17 @@ def settings_page() -> str:
         lines += ["", f"## `{name}`{mark}", "", first_line(model), ""]
         lines += _settings_table(inner["properties"], model().model_dump(mode="json"), f"{name}.")
     lines += _objects(schema, {model.__name__ for model in groups.values()})
+    lines += [
+        "",
+        "## Detectors",
+        "",
+        "What each looks for in a candidate's diff; `detectors.NAME` says what is done about it.",
+        "",
+        *table(
+            ("detector", "the candidate", "default"),
+            [(f"`{name}`", cell(MEANING[name]), f"`{level}`") for name, level in DEFAULTS.items()],
+        ),
+    ]
     own = SettingsFile.model_json_schema()
     lines += [
         "",

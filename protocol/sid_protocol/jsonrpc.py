@@ -103,11 +103,6 @@ class LineReader:
         self._searched = 0
         self._failed = False
 
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes received that are not yet handed out as lines."""
-        return len(self._buffer)
-
     def receive(self, data: bytes | bytearray | memoryview) -> None:
         """Take bytes as they came from the peer; then call `next_line` until it returns None."""
         if not self._failed:

@@ -167,7 +167,6 @@ def test_a_broken_disk_is_told_and_stops_nothing(folder: Path, monkeypatch: pyte
 
     assert [record["event"] for record in whole] == ["log_file_broken", "found again"]
     assert "No space left" in whole[0]["error"]
-    assert logs.statistics().unwritten == 3
     assert [record["cursor"] for record in whole] == sorted(record["cursor"] for record in whole)
 
 
@@ -194,7 +193,7 @@ def test_a_full_queue_is_counted_and_told(folder: Path, monkeypatch: pytest.Monk
     found = lines(folder)
 
     assert found[-1]["event"] == "log_records_lost"
-    assert found[-1]["count"] == logs.statistics().lost == 100 - (len(found) - 1)
+    assert found[-1]["count"] == 100 - (len(found) - 1)
 
 
 def test_the_journal_gets_the_same_record_with_its_priority(folder: Path) -> None:
@@ -217,14 +216,13 @@ def test_nobody_reading_standard_error_holds_up_nothing(folder: Path) -> None:
     logs = Logs(folder, Redactor(), stderr=StandardError(write, prefixed=False))
     for _ in range(300):
         emit(logs, text="x" * 1000)
-    statistics = logs.statistics()
+    taken = os.read(read, 1 << 20).count(b"\n")
     os.close(read)
     emit(logs)
     logs.close()
     os.close(write)
 
-    assert 0 < statistics.unsent < 300
-    assert logs.statistics().unsent == statistics.unsent + 1
+    assert 0 < taken < 300
     assert len(lines(folder)) == 301
 
 

@@ -46,10 +46,10 @@ def read_key(settings: Settings, repo: str, environ: Mapping[str, str] = os.envi
     )
 
 
-def has_key(environ: Mapping[str, str] = os.environ) -> bool:
+def has_key() -> bool:
     """Say whether a key is there without any setting."""
     try:
-        read_key(Settings(), "/", environ)
+        read_key(Settings(), "/")
     except SettingsInvalid:
         return False
     return True

@@ -44,7 +44,7 @@ DEFAULTS: dict[str, Level] = {
 """Every detector, with what is done about its findings unless the settings say otherwise."""
 
 MEANING: dict[str, str] = {
-    "seed_only": "nothing but a seed or a random state was changed",
+    "seed_only": "changes nothing but a seed or a random state",
     "detects_benchmark": "reads a SID_ variable, or looks at who calls it",
     "clock_patched": "replaces a clock",
     "exit_trick": "ends the process past everything that should still run (os._exit, os.abort)",

@@ -145,9 +145,9 @@ class Session:
         result = yield from self.run(arm, stage, block)
         return result if result.valid else (yield from self.run(arm, stage, block))
 
-    def run_incumbent(self, stage: Stage, block: int = 0) -> Steps[RunResult | None]:
+    def run_incumbent(self, stage: Stage) -> Steps[RunResult | None]:
         """Ask for a scored run of the incumbent; None if it failed twice in a row."""
-        result = yield from self.run_retried(INCUMBENT, stage, block)
+        result = yield from self.run_retried(INCUMBENT, stage)
         if not result.valid:
             return None
         self.record_incumbent(result)

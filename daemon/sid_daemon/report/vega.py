@@ -27,19 +27,19 @@ SHAPES = {MERGED: "diamond", NO_GAIN: "circle", WORSE: "triangle-down"}
 EDGE_SPANS = 0.75
 TARGET_SPANS = 3.0
 """A target further away than this many spans is told of, not drawn."""
-HEIGHT = 380
+WIDTH, HEIGHT = 900, 380
+"""Of the drawing area, in pixels."""
 LABEL_WIDTH, LABEL_HEIGHT = 62, 15
 MARKS = 4000
 """Most marks of a kind; drawing takes a millisecond for each, and more would cover each other."""
 
 
-def step_chart(entries: Iterable[str], subject: Subject, *, width: int = 900) -> dict[str, Any]:
+def step_chart(entries: Iterable[str], subject: Subject) -> dict[str, Any]:
     """Return the step chart of a run as a Vega-Lite specification.
 
     Args:
         entries: Entries of `tracking/raw_data.json`, in order.
         subject: What the run is about.
-        width: Of the drawing area, in pixels.
     """
     shown = series(entries, subject.baseline, subject.direction)
     low, high = _scale(shown, subject.baseline, subject.target)
@@ -71,16 +71,16 @@ def step_chart(entries: Iterable[str], subject: Subject, *, width: int = 900) ->
         "spacing": 4,
         "vconcat": [
             {
-                "width": width,
+                "width": WIDTH,
                 "height": HEIGHT,
                 "layer": [
                     *_rules(subject.baseline, subject.target, low, high),
-                    *_line(shown, hidden, y, width),
-                    *_dots(shown, hidden, y, colour, width),
-                    *_labels(shown, hidden, y, subject.direction, width),
+                    *_line(shown, hidden, y),
+                    *_dots(shown, hidden, y, colour),
+                    *_labels(shown, hidden, y, subject.direction),
                 ],
             },
-            _rug(shown, rug, colour, width),
+            _rug(shown, rug, colour),
         ],
         "config": _config(),
     }
@@ -154,10 +154,10 @@ def _title(shown: Series, subject: Subject, low: float, high: float) -> dict[str
     }
 
 
-def _per_pixel(x: dict[str, Any], width: int) -> float:
+def _per_pixel(x: dict[str, Any]) -> float:
     """Return how many rounds, or how much of one, a pixel is wide."""
     left, right = x["scale"]["domain"]
-    return float(right - left) / width
+    return float(right - left) / WIDTH
 
 
 def _apart(marks: Iterable[T], most: int, spot: Callable[[T, float], Hashable]) -> list[T]:
@@ -205,9 +205,9 @@ def _rules(baseline: float, target: float | None, low: float, high: float) -> li
     ]
 
 
-def _line(shown: Series, x: dict[str, Any], y: dict[str, Any], width: int) -> list[dict[str, Any]]:
+def _line(shown: Series, x: dict[str, Any], y: dict[str, Any]) -> list[dict[str, Any]]:
     # In a pixel's width the line goes to the last score alone: it never goes back.
-    scale = _per_pixel(x, width)
+    scale = _per_pixel(x)
     steps = _apart(shown.line, MARKS, lambda step, apart: int((step[0] - shown.line[0][0]) / scale / apart))
     rows = [{"x": at, "y": best} for at, best in (shown.line[0], *steps)]
     return [
@@ -220,9 +220,9 @@ def _line(shown: Series, x: dict[str, Any], y: dict[str, Any], width: int) -> li
 
 
 def _dots(
-    shown: Series, x: dict[str, Any], y: dict[str, Any], colour: dict[str, Any], width: int
+    shown: Series, x: dict[str, Any], y: dict[str, Any], colour: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    (low, high), scale = y["scale"]["domain"], _per_pixel(x, width)
+    (low, high), scale = y["scale"]["domain"], _per_pixel(x)
     rise = (high - low) / HEIGHT
 
     def spot(dot: Dot, apart: float) -> tuple[int, int, str]:
@@ -271,16 +271,14 @@ def _dots(
     return [*([whiskers] if with_interval else []), points]
 
 
-def _labels(
-    shown: Series, x: dict[str, Any], y: dict[str, Any], direction: str, width: int
-) -> list[dict[str, Any]]:
+def _labels(shown: Series, x: dict[str, Any], y: dict[str, Any], direction: str) -> list[dict[str, Any]]:
     """Return the gain beside each merge; where two labels would meet, the larger gain has its own."""
     wins = [dot for dot in shown.dots if dot.outcome == MERGED and dot.score is not None]
     (left, right), (low, high) = x["scale"]["domain"], y["scale"]["domain"]
     taken: list[tuple[float, float]] = []
     rows = []
     for dot in sorted(wins, key=lambda one: -_size(one, direction)):
-        at = (dot.x - left) / (right - left) * width, ((dot.score or 0.0) - low) / (high - low) * HEIGHT
+        at = (dot.x - left) / (right - left) * WIDTH, ((dot.score or 0.0) - low) / (high - low) * HEIGHT
         if all(abs(at[0] - x0) > LABEL_WIDTH or abs(at[1] - y0) > LABEL_HEIGHT for x0, y0 in taken):
             taken.append(at)
             rows.append({"x": dot.x, "y": dot.score, "told": _told(dot, direction)})
@@ -313,14 +311,14 @@ def _told(dot: Dot, direction: str) -> str:
     return f"{'+' if gain > 0 else ''}{share} %"
 
 
-def _rug(shown: Series, x: dict[str, Any], colour: dict[str, Any], width: int) -> dict[str, Any]:
-    scale = _per_pixel(x, width)
+def _rug(shown: Series, x: dict[str, Any], colour: dict[str, Any]) -> dict[str, Any]:
+    scale = _per_pixel(x)
     failed = [dot for dot in shown.dots if dot.outcome == FAILED]
     seen = _apart(failed, MARKS, lambda dot, apart: int(dot.x / scale / apart))
     rows = [{"x": dot.x, "family": dot.family} for dot in seen]
     middle = {"value": 11}
     return {
-        "width": width,
+        "width": WIDTH,
         "height": 22,
         "layer": [
             {

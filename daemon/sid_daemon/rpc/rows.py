@@ -39,7 +39,6 @@ def run_row(
     state: RunState,
     *,
     actors: Sequence[ActorRow] = (),
-    notes: Sequence[str] = (),
     sandbox: str = "",
     now: str | None = None,
     forecast: ForecastRow | None = None,
@@ -49,7 +48,6 @@ def run_row(
     Args:
         state: The run.
         actors: Of the round under way.
-        notes: What else the user should know, after what the state itself says.
         sandbox: How jobs are contained, or why they are not.
         now: The present, ISO 8601, so that an active run's time goes on; None counts whole rounds only.
         forecast: What a round will cost.
@@ -74,7 +72,7 @@ def run_row(
         goal_slug=state.goal_slug,
         target_branch=settings.target_branch,
         sandbox=sandbox,
-        notes=[*status_notes(state), *notes],
+        notes=status_notes(state),
         metric=settings.primary_metric,
         direction=settings.benchmark_direction,
         target=settings.target_value,

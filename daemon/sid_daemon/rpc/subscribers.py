@@ -21,6 +21,7 @@ import trio
 from sid_daemon.rpc.connection import Call, Connection
 from sid_daemon.store.log_files import Line, LogFiles
 from sid_protocol.errors import Refused, UsageError
+from sid_protocol.jsonrpc import encode_notification
 
 if TYPE_CHECKING:
     from sid_protocol.status import SubscriptionResult
@@ -188,8 +189,8 @@ class _Follower:
     async def tell_lost(self) -> None:
         lost, self.lost = self.lost, 0
         if lost:
-            params = b'{"subscription":%d,"count":%d}' % (self.number, lost)
-            await self.connection.send(b'{"jsonrpc":"2.0","method":"log.dropped","params":%b}\n' % params)
+            told = {"subscription": self.number, "count": lost}
+            await self.connection.send(encode_notification("log.dropped", told))
 
 
 def _batch_of(follower: _Follower, entries: Iterable[Entry], cursor: int, until: int | None = None) -> _Batch:

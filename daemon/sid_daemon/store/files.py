@@ -14,10 +14,11 @@ from pathlib import Path
 from sid_protocol.errors import StoreError
 
 _CHUNK_BYTES = 1 << 15
+_MODE = 0o644
 _numbers = itertools.count(1)  # two threads may write one file at a time
 
 
-def write_whole(path: Path, data: bytes, *, mode: int = 0o644) -> None:
+def write_whole(path: Path, data: bytes, *, mode: int = _MODE) -> None:
     """Replace a file's content at once and for good, making its folder if needed.
 
     Raises:
@@ -31,7 +32,7 @@ def write_whole(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     sync_folder(path.parent)
 
 
-def replace(path: Path, data: bytes, *, mode: int = 0o644) -> os.stat_result:
+def replace(path: Path, data: bytes, *, mode: int = _MODE) -> os.stat_result:
     """Replace a file's content at once, in a folder that is there; for good once that is synced too. Returns what it is now.
 
     Raises:
@@ -40,7 +41,7 @@ def replace(path: Path, data: bytes, *, mode: int = 0o644) -> os.stat_result:
     return _replace(path, lambda descriptor: _write(descriptor, data), mode)
 
 
-def replace_by_pieces(path: Path, pieces: Iterable[str], *, mode: int = 0o644) -> os.stat_result:
+def replace_by_pieces(path: Path, pieces: Iterable[str]) -> os.stat_result:
     """Do as `replace` with a text that need never be in memory as a whole.
 
     Raises:
@@ -56,7 +57,7 @@ def replace_by_pieces(path: Path, pieces: Iterable[str], *, mode: int = 0o644) -
                 waiting.clear()
         _write(descriptor, waiting)
 
-    return _replace(path, fill, mode)
+    return _replace(path, fill, _MODE)
 
 
 def extend(path: Path, known: os.stat_result, keep: int, data: bytes) -> os.stat_result | None:

@@ -46,7 +46,7 @@ def json_spans(text: str) -> list[Span]:
     if not _is_settings(text):
         return []
     try:
-        known = _numbers(json.loads(text), "")
+        known = _numbers(json.loads(text))
     except (ValueError, RecursionError):
         return []
     stack: list[str | None] = []  # the key of each object around, None for an array
@@ -73,7 +73,7 @@ def toml_spans(text: str) -> list[Span]:
     if not _is_settings(text):
         return []
     try:
-        known = _numbers(tomllib.loads(text), "")
+        known = _numbers(tomllib.loads(text))
     except (tomllib.TOMLDecodeError, RecursionError):
         return []
     spans: list[Span] = []
@@ -106,10 +106,10 @@ def _dotted(name: str) -> str:
     return ".".join(parts) if all(_BARE.fullmatch(part) for part in parts) else ""
 
 
-def _numbers(value: Any, symbol: str) -> dict[str, int | float]:
+def _numbers(value: Any) -> dict[str, int | float]:
     """Return the numbers of nested objects by their dotted keys."""
     found: dict[str, int | float] = {}
-    stack = [(symbol, value)]
+    stack = [("", value)]
     while stack:
         at, inner = stack.pop()
         if isinstance(inner, dict):
