@@ -28,6 +28,12 @@ from sid_protocol.errors import StoreError
 from sid_protocol.events import RoundClosed, RunCreated, parse_event
 from sid_protocol.records import BenchmarkResult, IterationHistory, MergeReport, RawEntry
 
+_OF_ROUNDS = (
+    "plans",
+    *(f"state/{name}" for name in ("iteration_history", "merge_reports", "plan_archive", "research_briefs")),
+)
+"""Folders in which each file is of one round, and whoever reads them takes each for one."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
@@ -50,12 +56,13 @@ async def disagreements(state: RunState, store: RunStore) -> list[str]:
     moment = await store.look_over(lambda journal: _at_once(journal, store.root, info.common_dir))
     with closing(moment.journal):
         different = await trio.to_thread.run_sync(_different, moment.journal, store.root)
-        if different:
+        extra = await trio.to_thread.run_sync(_extra, moment.journal, store.root)
+        again: dict[str, bool | None] = {}
+        if different or extra:
             again = await store.look_over(lambda journal: _look_again(journal, store.root, different))
-        else:
-            again = {}
+            extra = await store.look_over(lambda journal: _unknown(journal, store.root, extra))
         return await trio.to_thread.run_sync(
-            lambda: verify.disagreements(_facts(moment, {**again, **moment.lists}))
+            lambda: verify.disagreements(_facts(moment, {**again, **moment.lists}, tuple(extra)))
         )
 
 
@@ -92,7 +99,17 @@ def _look_again(journal: Journal, root: Path, paths: list[str]) -> dict[str, boo
     return {path: _is_as(root / path, (text,)) for path, text in texts if text is not None}
 
 
-def _facts(moment: _Moment, views: dict[str, bool | None]) -> verify.Facts:
+def _extra(journal: Journal, root: Path) -> list[str]:
+    """Return the files among the rounds' that the database does not hold."""
+    found = (path for folder in _OF_ROUNDS for path in (root / folder).glob("**/*") if path.is_file())
+    return _unknown(journal, root, sorted(str(path.relative_to(root)) for path in found))
+
+
+def _unknown(journal: Journal, root: Path, paths: Iterable[str]) -> list[str]:
+    return [path for path in paths if journal.written_at(path) is None and (root / path).is_file()]
+
+
+def _facts(moment: _Moment, views: dict[str, bool | None], extra: tuple[str, ...]) -> verify.Facts:
     journal = moment.journal
     closed: dict[int, RoundClosed] = {}
     order: list[int] = []
@@ -112,6 +129,7 @@ def _facts(moment: _Moment, views: dict[str, bool | None]) -> verify.Facts:
         closed=tuple(order),
         rounds=(_round(journal, iteration, event) for iteration, event in sorted(closed.items())),
         views=views,
+        extra=extra,
         raw=(RawEntry.model_validate_json(text) for text in journal.entries(RAW_DATA)),
         rows=tuple(_rows(journal)),
         git=_branches(moment.git),

@@ -50,6 +50,7 @@ def facts_of(play: Play) -> Facts:
         gaps=(),
         closed=tuple(range(1, len(closed) + 1)),
         rounds=tuple(rounds),
+        extra=(),
         views=dict.fromkeys(play.files, True),
         raw=tuple(RawEntry.model_validate_json(text) for text in play.entries[RAW_DATA]),
         rows=tuple((int(row[0]), row[5]) for row in rows if row[0] != "0"),
@@ -93,6 +94,11 @@ def test_a_finished_run_agrees(facts: Facts) -> None:
     assert disagreements(facts) == []
 
 
+def test_files_of_rounds_before_a_track_was_taken_over_are_anothers(facts: Facts) -> None:
+    later = replace(facts, closed=(2, 3), extra=("plans/round_1/plan_planner_a.json", "plans/.notes.swp"))
+    assert not [line for line in disagreements(later) if "plans/" in line]
+
+
 LOST = "archive/round_1_executor_2"
 STRAY = Merge("e" * 40, ("d" * 40,), "Iteration 9: forged (score: 1 → 2)")
 HARM: dict[str, Callable[[Facts], Facts]] = {
@@ -103,6 +109,10 @@ HARM: dict[str, Callable[[Facts], Facts]] = {
         f, views={"tracking/baseline.json": None}
     ),
     "tracking/baseline.json: the file differs": lambda f: replace(f, views={"tracking/baseline.json": False}),
+    "plans/notes.md: the run did not write": lambda f: replace(f, extra=("plans/notes.md",)),
+    "state/iteration_history/round_4.json: the run did not": lambda f: replace(
+        f, extra=("state/iteration_history/round_4.json",)
+    ),
     "round 2: recorded twice": lambda f: replace(f, closed=(1, 2, 2, 3)),
     "round 2: never recorded": lambda f: replace(f, closed=(1, 3)),
     "round 4: recorded, but only 3": lambda f: replace(f, closed=(1, 2, 3, 4)),

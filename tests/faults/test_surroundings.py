@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import threading
 from pathlib import Path
@@ -39,11 +40,14 @@ def test_verify_says_what_disagrees(stage: Stage) -> None:
     repo.git("tag", "-d", "archive/round_1_executor_2")
     repo.git("branch", "-f", "improve/raise_the_number", "improve/raise_the_number~1")
     (stage.root / "tracking/baseline.json").unlink()
+    history = stage.root / "state/iteration_history"
+    shutil.copy(history / "round_1.json", history / "round_3.json")
 
     told = stage.world.sictl("verify", repo.path, code=1).out
     assert "tag archive/round_1_executor_2 is missing" in told
     assert "improve/raise_the_number: is at" in told
     assert "tracking/baseline.json: the file is missing" in told
+    assert "state/iteration_history/round_3.json: the run did not write this file" in told
     document = stage.world.sictl("verify", repo.path, "--json", code=1).json
     assert document["agrees"] is False
     assert len(document["disagreements"]) >= 3

@@ -17,6 +17,7 @@ from sid_protocol import ids
 from sid_protocol.commands import AdvanceBranch
 from sid_protocol.records import BenchmarkResult, IterationHistory, MergeReport, RawEntry
 
+_ROUND = re.compile(r"/round_([0-9]+)(?:/|\.json$)")
 _EXPERIMENT = re.compile(r"round_([0-9]+)_executor_[0-9]+$")
 
 
@@ -83,6 +84,7 @@ class Facts:
         closed: The rounds that the journal closed, in order.
         rounds: What the database holds of each; gone through once, for they may be many.
         views: Path → whether the file in the root is as in the database; None: it is missing. Those that are may be left out.
+        extra: Files beside those of the rounds that the database does not hold.
         raw: The entries of `raw_data.json`; gone through once, too.
         rows: `(iteration, status)` of each row of `results.tsv`, the baseline's left out.
         git: What git says.
@@ -95,6 +97,7 @@ class Facts:
     closed: tuple[int, ...]
     rounds: Iterable[RoundFacts]
     views: Mapping[str, bool | None]
+    extra: tuple[str, ...]
     raw: Iterable[RawEntry]
     rows: tuple[tuple[int, str], ...]
     git: Branches
@@ -106,6 +109,7 @@ def disagreements(facts: Facts) -> list[str]:
     return [
         *_database(facts),
         *_views(facts.views),
+        *_extra(facts),
         *_rounds(facts),
         *(
             line
@@ -130,6 +134,15 @@ def _views(views: Mapping[str, bool | None]) -> Iterator[str]:
             yield f"{path}: the file is missing; 'sictl export' writes it again"
         elif not same:
             yield f"{path}: the file differs from the database; 'sictl export' writes it again"
+
+
+def _extra(facts: Facts) -> Iterator[str]:
+    # Those of a track that was taken over have rounds before the first of ours.
+    first = min(facts.closed, default=facts.state.completed + 1)
+    for path in facts.extra:
+        found = _ROUND.search(path)
+        if not path.rpartition("/")[2].startswith(".") and (found is None or int(found[1]) >= first):
+            yield f"{path}: the run did not write this file; move it away"
 
 
 def _rounds(facts: Facts) -> Iterator[str]:
