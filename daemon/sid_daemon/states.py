@@ -41,7 +41,16 @@ def load_state(text: str) -> RunState:
 
 
 def fold(journal: Journal) -> RunState | None:
-    """Fold a journal into the state it tells of; None while it is empty."""
+    """Fold a journal into the state it tells of; None while it is empty.
+
+    Raises:
+        StoreError: a newer daemon went on with it: to fold what that decided as this one would is another run.
+    """
+    if (newer := journal.newest_version()) > STATE_VERSION:
+        raise StoreError(
+            f"{journal.path} was written by a newer sid (state {newer}, this one knows {STATE_VERSION})",
+            hint="use that sid",
+        )
     state: RunState | None = None
     seq = 0
     newest = journal.newest_snapshot(STATE_VERSION)

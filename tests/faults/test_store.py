@@ -317,3 +317,15 @@ def test_a_registry_of_a_newer_sid_is_left_alone(short_dir: Path) -> None:
         Registry(path)
     assert "SID_STATE_DIR" in caught.value.hint
     assert path.read_bytes() == before
+
+
+async def test_a_run_that_a_newer_sid_went_on_with_is_left_alone(short_dir: Path) -> None:
+    store = RunStore(short_dir / "root", short_dir / "copy.db")
+    await store.open()
+    event = created(Settings(benchmark_command="b"))
+    await store.commit([event], Projection(), None)
+    await store.read(lambda journal: journal.append(Batch((), {}, snapshot=(STATE_VERSION + 1, "{}"))))
+    await store.close()
+    with pytest.raises(StoreError, match="written by a newer sid"):
+        await store.open()
+    assert store.is_closed

@@ -171,6 +171,11 @@ class Journal:
         self.seq = seq
         return seq
 
+    def newest_version(self) -> int:
+        """Return the newest version of which there is a snapshot; 0 where there is none."""
+        row = self._one("SELECT max(version) FROM snapshots", ())
+        return int(str(row[0])) if row and row[0] is not None else 0
+
     def newest_snapshot(self, version: int) -> tuple[int, str] | None:
         """Return `(seq, JSON)` of the newest snapshot of this version, or None."""
         row = self._one("SELECT seq, body FROM snapshots WHERE version = ? ORDER BY seq DESC", (version,))
