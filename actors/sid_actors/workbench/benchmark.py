@@ -26,14 +26,17 @@ from sid_actors.process import JobResult, JobSpec, JobStartError, run_job
 from sid_actors.repository import RepoInfo
 from sid_actors.standstill import AgentClock, Standstill
 from sid_actors.trees import changes, open_repository, tree_of, with_changes
+from sid_actors.workbench import searching
 from sid_actors.workbench.base import ALONE, BenchRun, CommandRun, Company
 from sid_actors.workbench.local import known_seal
 from sid_actors.workbench.machine import MachineLock
+from sid_actors.workbench.matching import Match
 from sid_actors.workbench.pool import PlainCheckout
 from sid_actors.workbench.sandbox import Sandbox
-from sid_actors.workbench.scoring import Score, check_format, parse_score, within
+from sid_actors.workbench.scoring import Score, ScoreFault, check_format, parse_score, within
 from sid_actors.workbench.seal import SealRules
-from sid_actors.workbench.shared import Prepared, SetupFailed, Shared
+from sid_actors.workbench.setup_store import SetupFailed
+from sid_actors.workbench.shared import Prepared, Shared
 from sid_actors.workbench.toolchain import Toolchain, find_toolchain
 from sid_protocol.errors import BenchmarkError
 from sid_protocol.records import Category
@@ -203,7 +206,8 @@ class LocalBench:
             return await self._shared.prepare(tree, settings)
         except SetupFailed as error:
             failed = error
-        if self._trusted is None or await self._shared.same_setup(tree, self._trusted):
+        command = settings.setup_command or ""
+        if self._trusted is None or await self._shared.same_setup(tree, self._trusted, command):
             raise failed
         return failed
 
@@ -276,7 +280,11 @@ async def _measured(job: JobSpec, settings: Settings) -> BenchRun:
     load1 = os.getloadavg()[0]
     started_at = datetime.now(UTC).isoformat(timespec="microseconds")
     result = await _run(job)
-    verdict = await trio.to_thread.run_sync(_judge, result, job, settings, token)
+    matched = await searching.matched(result, settings.benchmark_format)
+    if isinstance(matched, ScoreFault):
+        verdict = _Verdict(None, "error", matched.category, matched.why, {})
+    else:
+        verdict = await trio.to_thread.run_sync(_judge, result, matched, job, settings, token)
     return BenchRun(
         score=verdict.score,
         status=verdict.status,
@@ -301,18 +309,19 @@ class _Verdict:
     sub_scores: dict[str, float]
 
 
-def _judge(result: JobResult, job: JobSpec, settings: Settings, token: str | None) -> _Verdict:
+def _judge(
+    result: JobResult, matched: Match | None, job: JobSpec, settings: Settings, token: str | None
+) -> _Verdict:
     if result.over is not None:
         category: Category = "oom" if result.over.name == "memory_mb" else "logic_error"
         return _Verdict(None, "error", category, f"the benchmark was ended: {result.over.why}", {})
     if result.timed_out:
         why = f"the benchmark did not end within {settings.deadlines.benchmark:g} s"
         return _Verdict(None, "timeout", "timeout", why, {})
-    form = settings.benchmark_format
     found = parse_score(
-        form,
+        settings.benchmark_format,
         settings.primary_metric,
-        result.stdout.text() if form.startswith("regex:") else "",
+        matched,
         result.stdout.last_line(),
         result.exit_code,
         token,

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from sid_actors.workbench.matching import Match
 from sid_protocol.errors import SettingsInvalid
 from sid_protocol.records import Category
 
@@ -62,7 +62,7 @@ def check_format(form: str) -> None:
 def parse_score(
     form: str,
     primary_metric: str,
-    output: str,
+    matched: Match | None,
     last_line: str | None,
     exit_code: int | None,
     token: str | None = None,
@@ -72,7 +72,7 @@ def parse_score(
     Args:
         form: `benchmark_format`; already checked by `check_format`.
         primary_metric: The score's key (`json` only).
-        output: The captured stdout (`regex` only).
+        matched: What the pattern found last in stdout (`regex` only).
         last_line: The last line of stdout that is not blank; "" where there is none, None where it is too long
             to be known whole.
         exit_code: The exit status; None where a signal ended the process.
@@ -87,7 +87,7 @@ def parse_score(
         how = "a signal" if exit_code is None else f"exit code {exit_code}"
         return ScoreFault("logic_error", f"the benchmark ended with {how}")
     if form.startswith(REGEX_PREFIX):
-        return _by_pattern(form.removeprefix(REGEX_PREFIX), output, token)
+        return _by_pattern(matched, token)
     if last_line is None:
         return _fault("the last line is too long to hold a score")
     if not last_line.strip():
@@ -136,17 +136,14 @@ def _by_number(line: str, token: str | None) -> Score | ScoreFault:
     return _fault(f"the last line is no finite number: {_quoted(line)}") if value is None else Score(value)
 
 
-def _by_pattern(pattern: str, output: str, token: str | None) -> Score | ScoreFault:
-    matches = deque(re.finditer(pattern, output, re.MULTILINE), maxlen=1)
-    if not matches:
+def _by_pattern(matched: Match | None, token: str | None) -> Score | ScoreFault:
+    if matched is None:
         return _fault("the pattern matches nothing that the benchmark printed")
-    start, end = output.rfind("\n", 0, matches[0].start()) + 1, output.find("\n", matches[0].end())
-    if token and token not in output[start : end if end >= 0 else None]:
+    if token and token not in matched.lines:
         return _no_token()
-    group = matches[0].group(1)
-    value = None if group is None else parse_number(group)
+    value = None if matched.group is None else parse_number(matched.group)
     if value is None:
-        return _fault(f"the pattern's group is no finite number: {_quoted(group or '')}")
+        return _fault(f"the pattern's group is no finite number: {_quoted(matched.group or '')}")
     return Score(value)
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+from io import BytesIO
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sid_actors.workbench.matching import asked, serve, told
 from sid_actors.workbench.scoring import Score, ScoreFault, check_format, parse_number, parse_score
 from sid_protocol.errors import SettingsInvalid
 
@@ -16,7 +18,9 @@ finite = st.floats(allow_nan=False, allow_infinity=False)
 
 
 def read(form: str, line: str | None, *, output: str = "", exit_code: int | None = 0) -> Score | ScoreFault:
-    return parse_score(form, "primary", output or (line or ""), line, exit_code)
+    text = output or (line or "")
+    matched = told(serve(BytesIO(asked(form[6:], text))).encode()) if form.startswith("regex:") else None
+    return parse_score(form, "primary", matched, line, exit_code)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +100,7 @@ def test_json_refuses_what_is_no_finite_number(line: str) -> None:
 
 
 def test_json_reads_the_key_that_the_settings_name() -> None:
-    assert parse_score("json", "speed", "", '{"primary": 1, "speed": 2}', 0) == Score(2.0)
+    assert parse_score("json", "speed", None, '{"primary": 1, "speed": 2}', 0) == Score(2.0)
 
 
 @given(st.binary())
