@@ -15,6 +15,8 @@ from pathlib import Path
 
 from sid_actors.trees import files, open_repository, tree_of
 from sid_actors.workbench import deleting, disk
+from sid_actors.workbench.words import named_paths
+from sid_protocol.errors import REFUSED, BenchmarkError
 
 LOCK_FILES = (
     *(
@@ -46,13 +48,21 @@ KEPT = 8
 """Results of the set-up that are kept, the last used ones."""
 
 
-def digest_of(common_dir: str, tree: str, words: Iterable[str]) -> str:
-    """Return a digest of some words and of a tree's lock files."""
+class SetupFailed(BenchmarkError):
+    """`setup_command` failed; the message holds its own last words."""
+
+    rpc_code = REFUSED
+
+
+def digest_of(common_dir: str, tree: str, words: Iterable[str], command: str = "") -> str:
+    """Return a digest of some words and of a tree's lock files, and of the files that the set-up's command names."""
     repo = open_repository(common_dir)
+    named = named_paths(command)
     found = [
         (path, entry.id)
         for path, entry in files(repo, tree_of(repo, tree))
-        if any(fnmatch.fnmatchcase(path.rpartition("/")[2], pattern) for pattern in LOCK_FILES)
+        if path in named
+        or any(fnmatch.fnmatchcase(path.rpartition("/")[2], pattern) for pattern in LOCK_FILES)
     ]
     text = json.dumps([*words, sorted(found)])
     return hashlib.sha256(text.encode()).hexdigest()[:20]
@@ -72,17 +82,28 @@ def results_of(store: str) -> list[str] | None:
 
 
 def keep_results(common_dir: str, store: str, tree: str) -> list[str]:
-    """Remove the tracked files, and write down what else there is: that makes the set-up a finished one."""
+    """Remove the tracked files, and write down what else there is: that makes the set-up a finished one.
+
+    Raises:
+        SetupFailed: something there is a link to what is not; it would be shown to every sandbox.
+    """
     repo = open_repository(common_dir)
     tracked = {path for path, _ in files(repo, tree_of(repo, tree))}
     folders = {str(parent) for path in tracked for parent in Path(path).parents}
     results = sorted(_created(store, "", tracked, folders))
+    inside = f"{os.path.realpath(store)}/"
+    for path in results:
+        if Path(store, path).is_symlink() and not os.path.realpath(f"{store}/{path}").startswith(inside):
+            raise SetupFailed(
+                f"setup_command made {path!r}, a link out of the checkout",
+                hint="let it copy what it needs, or name that in share_paths",
+            )
     for path in tracked:
         if "/" not in path or disk.all_folders(store, path.rpartition("/")[0]):
             deleting.remove(f"{store}/{path}")
     for folder in sorted(folders - {"."}, key=len, reverse=True):
         full = Path(store, folder)
-        if full.is_dir() and not full.is_symlink() and not any(full.iterdir()):
+        if disk.all_folders(store, folder) and not any(full.iterdir()):
             full.rmdir()
     deleting.remove(f"{store}.index")
     beside = Path(f"{store}.json.new")

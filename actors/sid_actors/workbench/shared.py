@@ -25,9 +25,16 @@ from sid_actors.repository import RepoInfo
 from sid_actors.workbench import pool
 from sid_actors.workbench.machine import MachineLock
 from sid_actors.workbench.sandbox import Sandbox
-from sid_actors.workbench.setup_store import digest_of, drop, keep_results, results_of, take_oldest
+from sid_actors.workbench.setup_store import (
+    SetupFailed,
+    digest_of,
+    drop,
+    keep_results,
+    results_of,
+    take_oldest,
+)
 from sid_actors.workbench.toolchain import find_toolchain, venv_prefix
-from sid_protocol.errors import REFUSED, BenchmarkError, SettingsInvalid
+from sid_protocol.errors import BenchmarkError, SettingsInvalid
 from sid_protocol.settings import Settings
 
 _OUTPUT_CHARACTERS = 2000
@@ -46,12 +53,6 @@ _PASSED_NETWORK = (
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
 )
 _locks: weakref.WeakValueDictionary[str, trio.Lock] = weakref.WeakValueDictionary()
-
-
-class SetupFailed(BenchmarkError):
-    """`setup_command` failed; the message holds its own last words."""
-
-    rpc_code = REFUSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,9 @@ class Shared:
             return Prepared("", ())
         contained = self.is_contained(settings)
         words = (settings.setup_command, "sandbox" if contained else "plain", self._path_of_setup)
-        digest = await trio.to_thread.run_sync(digest_of, self._info.common_dir, tree, words)
+        digest = await trio.to_thread.run_sync(
+            digest_of, self._info.common_dir, tree, words, settings.setup_command
+        )
         store = f"{self._root}/setup/{digest}"
         async with _locks.setdefault(store, trio.Lock()):
             results = await trio.to_thread.run_sync(results_of, store)
@@ -137,10 +140,11 @@ class Shared:
         homes = await trio.to_thread.run_sync(_interpreters, shown)
         return (*shown, *(Mount(path) for path in homes))
 
-    async def same_setup(self, one: str, other: str) -> bool:
-        """Say whether two commits or trees have the same lock files, and so the same set-up."""
+    async def same_setup(self, one: str, other: str, command: str) -> bool:
+        """Say whether two commits or trees have the same lock files and scripts, and so the same set-up."""
         digests = [
-            await trio.to_thread.run_sync(digest_of, self._info.common_dir, tree, ()) for tree in (one, other)
+            await trio.to_thread.run_sync(digest_of, self._info.common_dir, tree, (), command)
+            for tree in (one, other)
         ]
         return digests[0] == digests[1]
 

@@ -8,7 +8,9 @@ into its `Sandbox`. It asks the interpreters themselves where they live and star
 
 from __future__ import annotations
 
+import os
 import shutil
+import stat
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ from pathlib import Path
 from sid_actors.workbench.sandbox import SYSTEM_DIRS
 
 _ASK_LIMIT_S = 20.0
+_SETTINGS_BYTES = 64 << 10
 _ASK_PYTHON = ("-c", "import sys; print(sys.executable, sys.prefix, sys.base_prefix, sep='\\n')")
 _ASK_NODE = (
     "-p",
@@ -65,16 +68,29 @@ def find_toolchain(path: str, *, home: str, programs: Iterable[str] = ()) -> Too
 
 
 def venv_prefix(folder: str, home: str) -> list[str]:
-    """Return what must be visible for a virtual environment's interpreter to start, besides the folder itself."""
-    try:
-        lines = Path(folder, "pyvenv.cfg").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:  # it is none
-        return []
+    """Return what must be visible for a virtual environment's interpreter to start, besides the folder itself.
+
+    A candidate's set-up may have written what is read here, so nothing is shown but an installation of Python.
+    """
+    lines = _settings_of(folder).splitlines()
     values = (line.partition("=")[2].strip() for line in lines if line.partition("=")[0].strip() == "home")
     found = next(values, "")
-    if not found or _in_system(found):
+    if not found.startswith("/") or _in_system(found):
         return []
-    return _parts(str(Path(found).resolve().parent), home)
+    prefix = Path(found).resolve().parent
+    return _parts(str(prefix), home) if any(prefix.glob("lib*/p*/os.py")) else []
+
+
+def _settings_of(folder: str) -> str:
+    """Return the settings of a virtual environment; empty where there are none, or no plain file."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        handle = os.open(f"{folder}/pyvenv.cfg", flags)
+    except OSError:  # it is none
+        return ""
+    with os.fdopen(handle, "rb") as file:
+        is_plain = stat.S_ISREG(os.fstat(handle).st_mode)
+        return file.read(_SETTINGS_BYTES).decode("utf-8", "replace") if is_plain else ""
 
 
 def _asked(path: str) -> list[tuple[str, list[str]]]:

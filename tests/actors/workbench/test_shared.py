@@ -10,7 +10,8 @@ import pytest
 from sid_actors.job import JobSpec
 from sid_actors.process import run_job
 from sid_actors.workbench.sandbox import Sandbox
-from sid_actors.workbench.shared import SetupFailed, check_paths
+from sid_actors.workbench.setup_store import SetupFailed
+from sid_actors.workbench.shared import check_paths
 from sid_protocol.errors import REFUSED, SettingsInvalid
 from tests.actors.workbench.conftest import Bay, OpenBay, settings_of
 from tests.conftest import MakeRepo
