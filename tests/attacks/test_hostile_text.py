@@ -81,3 +81,42 @@ def test_many_sealed_files_do_not_make_many_lines_dear() -> None:
     text = "\n".join(f"const a{number} = {number};" for number in range(20_000))
     assert found("app.js", text, sealed=SEALED) == []
     assert found("app.js", f"{text}\nread('tests/part_7.py')\n", sealed=SEALED) == ["reads_sealed"]
+
+
+@pytest.mark.parametrize(
+    ("path", "sealed", "is_hidden"),
+    [
+        ("check/__init__.py", ("check.py",), True),
+        ("check.so", ("check.py",), True),
+        ("check.cpython-313-x86_64-linux-gnu.so", ("check.py",), True),
+        ("judge/__init__.abi3.so", ("judge/__init__.py", "judge/check.py"), True),
+        ("judge.py", ("judge/check.py",), True),
+        ("judge/__init__.py", ("judge/check.py",), True),
+        ("judge.py", ("judge/__init__.py", "judge/check.py"), False),
+        ("check/part.py", ("check.py",), False),
+        ("lib/check.py", ("check.py",), False),
+        ("bench/data.js", ("bench/data.json",), True),
+        ("bench/check", ("bench/check.js",), True),
+        ("bench.js", ("bench/index.js",), True),
+        ("bench/other.js", ("bench/data.json",), False),
+    ],
+)
+def test_what_is_found_before_a_sealed_module_is_rejected(
+    path: str, sealed: tuple[str, ...], is_hidden: bool
+) -> None:
+    assert found(path, "x = 1\n", sealed=sealed) == (["shadows_module"] if is_hidden else [])
+
+
+@pytest.mark.parametrize(
+    "unread",
+    [
+        f"x = {'-' * 100_000}1\n",  # deeper than a parser goes
+        "def f[T: int = 1](x: T) -> T ?: ...\n",  # as a later Python may have it
+    ],
+)
+def test_what_does_not_parse_is_told_and_read_by_lines(unread: str) -> None:
+    assert found("app.py", unread) == ["not_parsed"]
+    text = f"{unread}import os\nprint(999)\nos._exit(0)\nif 'SID_RUN_ID' in os.environ: read('bench.py')\n"
+    assert set(found("app.py", text, sealed=("bench.py",))) == {
+        *("not_parsed", "exit_trick", "detects_benchmark", "reads_sealed")
+    }

@@ -2,7 +2,7 @@
 
 `local` asks `detect` about every candidate that seal and scope let pass, and takes each finding as the setting
 `detectors` says: ignored, a warning on the record, or a rejection. Only what is new counts: what the changed files
-held before is nobody's trick. Python is read by its syntax (`pysyntax`), everything else line by line. A detector
+held before is nobody's trick. Python is read by its syntax (`pysyntax`), everything else and what does not parse line by line. A detector
 proves nothing, and code that is bent on lying inside the benchmark's own process can hide from it; it makes the
 cheap lies visible. The list is containment's.
 """
@@ -36,6 +36,7 @@ DEFAULTS: dict[str, Level] = {
     "clock_read": "warn",
     "module_patched": "warn",
     "network_used": "warn",
+    "not_parsed": "warn",
     "process_started": "warn",
     "raw_output": "warn",
     "sealed_imported": "warn",
@@ -53,11 +54,12 @@ MEANING: dict[str, str] = {
     "judge_patched": "replaces a part of a sealed module, of builtins, or standard output",
     "prints_score": "prints what the benchmark's own score line looks like",
     "reads_sealed": "names a sealed file as data",
-    "shadows_module": "adds a module with the name of a standard one where the benchmark would import it",
+    "shadows_module": "adds a module that the benchmark would import in place of a standard or a sealed one",
     "test_weakened": "skips a test or widens its tolerance",
     "clock_read": "reads a clock that it did not read before",
     "module_patched": "replaces a part of another module",
     "network_used": "uses the network",
+    "not_parsed": "is Python that cannot be read as such: a newer one, or wrong; detectors looked at its lines only",
     "process_started": "starts processes",
     "raw_output": "writes to standard output past print",
     "sealed_imported": "imports a sealed module",
@@ -151,6 +153,10 @@ def detect(changes: Sequence[FileChange], case: Case) -> list[Finding]:
             known |= before.seen
             fresh.append((change.path, after))
             found += _weakened(change.path, before, after)
+            if not after.is_parsed:
+                found += _by_lines(change, case)
+            if before.is_parsed and not after.is_parsed:
+                found.append(Finding("not_parsed", change.path, "does not parse"))
         else:
             found += _by_lines(change, case)
     for path, facts in fresh:
@@ -179,6 +185,7 @@ def _seed_only(changes: Sequence[FileChange]) -> list[Finding]:
 
 def _shadowing(changes: Sequence[FileChange], case: Case) -> list[Finding]:
     folders = {"", *(posixpath.dirname(path) for path in case.sealed)}
+    hidden = _hidden_by(case.sealed)
     found = []
     for change in changes:
         folder, name = posixpath.split(change.path.removesuffix("/__init__.py"))
@@ -186,7 +193,37 @@ def _shadowing(changes: Sequence[FileChange], case: Case) -> list[Finding]:
         new = change.before is None and change.path.endswith((".py", ".so"))
         if new and folder in folders and module in sys.stdlib_module_names:
             found.append(Finding("shadows_module", change.path, f"hides the standard module {module}"))
+        if change.before is None and (sealed := hidden.get(_plain_name(change.path))):
+            found.append(Finding("shadows_module", change.path, f"is found before {sealed}, which is sealed"))
     return found
+
+
+def _hidden_by(sealed: Sequence[str]) -> dict[str, str]:
+    """Return what would be found before a sealed file where a program asks for it by its name without an ending.
+
+    Python takes a package before a module, a compiled one before its source, and any module before a folder without
+    `__init__.py`; Node takes a file without an ending before `.js`, and that before `.json` and a folder.
+    """
+    hidden: dict[str, str] = {}
+    for path in sealed:
+        stem, suffix = posixpath.splitext(path)
+        if suffix == ".py":
+            hidden |= dict.fromkeys((f"{stem}/__init__.py", f"{stem}/__init__.so", f"{stem}.so"), path)
+            folder = posixpath.dirname(path)
+            while folder and f"{folder}/__init__.py" not in sealed:
+                hidden |= dict.fromkeys((f"{folder}.py", f"{folder}.so", f"{folder}/__init__.py"), path)
+                folder = posixpath.dirname(folder)
+        elif suffix in (".js", ".json", ".cjs", ".node"):
+            hidden |= dict.fromkeys((stem, f"{stem}.js") if suffix != ".js" else (stem,), path)
+            if posixpath.basename(stem) == "index":
+                hidden |= dict.fromkeys((posixpath.dirname(path), f"{posixpath.dirname(path)}.js"), path)
+    return {name: path for name, path in hidden.items() if name not in sealed}
+
+
+def _plain_name(path: str) -> str:
+    """Return a path without the name of a platform, which a compiled module has in the middle."""
+    folder, name = posixpath.split(path)
+    return posixpath.join(folder, f"{name.split('.')[0]}.so") if name.endswith((".so", ".pyd")) else path
 
 
 def _weakened(path: str, before: Facts, after: Facts) -> list[Finding]:
@@ -205,7 +242,11 @@ def _is_test(path: str) -> bool:
 
 def _by_lines(change: FileChange, case: Case) -> list[Finding]:
     suffix = posixpath.splitext(change.path)[1].lower()
-    if suffix not in _TEXT_SUFFIXES and posixpath.basename(change.path) not in ("Makefile", "justfile"):
+    if (
+        suffix != ".py"
+        and suffix not in _TEXT_SUFFIXES
+        and posixpath.basename(change.path) not in ("Makefile", "justfile")
+    ):
         return []
     old = set((change.before or "").splitlines())
     named = [path for path in case.sealed if path in (change.after or "")]

@@ -2,7 +2,7 @@
 
 `detectors` asks for the facts of a file before and after a change, and takes the difference. Names are followed
 through the imports of the file itself (`import time as t`, `from os import _exit`), no further. A file that does not
-parse has no facts: it cannot be imported either.
+parse has no facts; a newer Python than the daemon's may read it all the same.
 """
 
 from __future__ import annotations
@@ -66,10 +66,11 @@ _NUMBER = re.compile(r"\s*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]
 
 @dataclass(slots=True)
 class Facts:
-    """What a file does: `(detector, what)` of each thing seen, and its tolerances by function and name."""
+    """What a file does: `(detector, what)` of each thing seen, its tolerances by function and name, and if it parses."""
 
     seen: set[tuple[str, str]] = field(default_factory=set)
     tolerances: dict[tuple[str, str], float] = field(default_factory=dict)
+    is_parsed: bool = True
 
 
 def parsed(text: str) -> ast.Module | None:
@@ -89,7 +90,7 @@ def facts_of(path: str, text: str, asked: Mapping[str, str]) -> Facts:
         asked: `metric` and `form` of the score, and `module a.b` and `file a/b.py` of what is sealed.
     """
     tree = parsed(text)
-    facts = Facts()
+    facts = Facts(is_parsed=tree is not None)
     if tree is not None:
         _Reader(path, tree, asked, facts).read()
     return facts

@@ -8,6 +8,7 @@ benchmark and guard commands name, and what steers them, unless the user puts on
 
 from __future__ import annotations
 
+import posixpath
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -74,6 +75,7 @@ class Seal:
         names: Paths that the commands name, whether or not they exist yet.
         free: Paths that the user put in scope by name.
         twins: Paths and folders, folded: what differs from them by case or composition only.
+        shared: Relative paths of the user's that checkouts are shown, folded: nothing may lie there, or above as a file.
     """
 
     paths: frozenset[str]
@@ -82,6 +84,7 @@ class Seal:
     names: frozenset[str]
     free: frozenset[str]
     twins: frozenset[str]
+    shared: frozenset[str]
 
     @property
     def shown(self) -> tuple[str, ...]:
@@ -100,7 +103,8 @@ class Seal:
             path in self.names
             or matches(path, self.patterns)
             or matches(folded, map(fold, self.patterns))
-            or any(part in self.twins for part in (folded, *_parents(folded)))
+            or any(part in self.twins or part in self.shared for part in (folded, *_parents(folded)))
+            or any(path.startswith(f"{folded}/") for path in self.shared)
         )
 
 
@@ -111,12 +115,15 @@ class SealRules:
     sealed_files: tuple[str, ...]
     include: tuple[str, ...]
     commands: tuple[str, ...]
+    shared: tuple[str, ...]
 
     @classmethod
     def of(cls, settings: Settings) -> SealRules:
         """Take what counts from the settings."""
         commands = (settings.benchmark_command, settings.holdout_command or "", *settings.guard_command)
-        return cls(tuple(settings.sealed_files), tuple(settings.scope.include), commands)
+        shown = [path.removesuffix(":rw") for path in (*settings.share_paths, *settings.benchmark_paths)]
+        inside = tuple(posixpath.normpath(path) for path in shown if not path.startswith("/"))
+        return cls(tuple(settings.sealed_files), tuple(settings.scope.include), commands, inside)
 
 
 def make_seal(tracked: Iterable[str], rules: SealRules) -> Seal:
@@ -141,6 +148,7 @@ def make_seal(tracked: Iterable[str], rules: SealRules) -> Seal:
         names=names,
         free=free,
         twins=frozenset(map(fold, paths | folders)),
+        shared=frozenset(map(fold, rules.shared)),
     )
 
 

@@ -16,7 +16,19 @@ _DEPTH = 4  # shell lines within shell lines
 _PYTHON = re.compile(r"(?:.*/)?(?:python|pypy)[0-9.]*\Z")
 _ASSIGNMENT = re.compile(r"(?:--?[\w-]+|\w+)=(.*)\Z", re.DOTALL)
 # What these read without being told: changing it changes what the command does.
-_IMPLIED = {"make": ("GNUmakefile", "makefile", "Makefile"), "just": ("justfile", "Justfile", ".justfile")}
+_IMPLIED = {
+    "make": ("GNUmakefile", "makefile", "Makefile"),
+    "just": ("justfile", "Justfile", ".justfile"),
+    **dict.fromkeys(
+        ("npm", "npx", "pnpm", "yarn", "bun"), ("package.json", ".npmrc", ".yarnrc.yml", "bunfig.toml")
+    ),
+    "deno": ("deno.json", "deno.jsonc"),
+    "task": ("Taskfile.yml", "Taskfile.yaml"),
+    "rake": ("Rakefile", "rakefile", "Rakefile.rb"),
+    "nox": ("noxfile.py",),
+    **dict.fromkeys(("invoke", "inv"), ("tasks.py",)),
+    "coverage": (".coveragerc",),
+}
 
 
 def named_paths(command: str) -> frozenset[str]:

@@ -109,6 +109,7 @@ LIES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "process": ("process_started", "import subprocess\n", {}),
     "process by the system": ("process_started", "import os\nos.system('x')\n", {}),
     "clock": ("clock_read", "import time\nt = time.perf_counter()\n", {}),
+    "no Python of today": ("not_parsed", "value: int ?= 1\n", {}),
     "raw output": ("raw_output", "import os\nos.dup2(1, 2)\n", {}),
     "import of the judge": ("sealed_imported", "from judge import check\n", {}),
     "another's part": ("module_patched", "import json\njson.dumps = None\n", {}),
@@ -150,8 +151,8 @@ def test_an_unknown_detector_is_refused_with_those_there_are() -> None:
 
 
 @pytest.mark.parametrize("text", ["(" * 100_000, "x = " + "-" * 200_000 + "1", "\0", "def f(:\n"])
-def test_what_does_not_parse_is_no_finding(text: str) -> None:
-    assert seen(text) == {}
+def test_what_does_not_parse_is_told_and_raises_nothing(text: str) -> None:
+    assert seen(text) == {"not_parsed": "does not parse"}
 
 
 STEERING = {

@@ -72,6 +72,8 @@ def test_a_pattern_covers_a_folder_only_if_nothing_in_it_can_escape() -> None:
         ('python "a b.py"', {"a b.py"}),
         ("pytest tests/test_a.py::test_b", {"tests/test_a.py"}),
         ("make bench", {"Makefile", "makefile", "GNUmakefile"}),
+        ("cd web && npm run bench", {"web/package.json", "web/.npmrc"}),
+        ("nox -s bench", {"noxfile.py"}),
         ("python 'unclosed bench.py", {"bench.py"}),
         ("true", set()),
     ],
@@ -146,3 +148,12 @@ def test_scope() -> None:
 def test_control_characters_are_seen(name: str) -> None:
     assert has_control_characters(name)
     assert not has_control_characters("a b ü 日本.py")
+
+
+def test_nothing_is_added_where_the_user_shares_a_path() -> None:
+    values = {"benchmark_paths": ["data/eval", "/abs/data"], "share_paths": ["cache:rw"]}
+    seal = make_seal(TRACKED, SealRules.of(settings_of(**values)))
+    held = ("data", "data/eval", "data/eval/x.json", "Data/Eval/x", "cache", "cache/x")
+    assert [path for path in (*held, "data/x", "abs/data", "caches") if seal.holds(path, exists=False)] == [
+        *held
+    ]
