@@ -6,6 +6,7 @@ pairs do not bound reads `?`; nothing here decides what is shown.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -90,11 +91,10 @@ def _end(value: float | None) -> str:
 
 
 def _figure(share: float, *, sign: bool) -> str:
-    """Return a share in percent: one decimal, or three digits where one would read as zero."""
+    """Return a share in percent: one decimal, more where one would read as zero, as in the daemon's own lines."""
     value = 100 * share
     if abs(value) >= 1000:
         return "> +999" if value > 0 else "< -999"
-    if 0 < abs(value) < 0.095:
-        return f"{value:+.2g}" if sign else f"{value:.2g}"
-    text = f"{value:+.1f}" if sign else f"{value:.1f}"
+    digits = min(6, -math.floor(math.log10(abs(value)))) if 0 < abs(value) < 0.095 else 1
+    text = f"{value:+.{digits}f}" if sign else f"{value:.{digits}f}"
     return "0.0" if text in ("-0.0", "+0.0") else text

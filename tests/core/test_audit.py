@@ -93,6 +93,17 @@ def test_a_failed_run_voids_its_pair_and_two_in_one_pair_end_the_audit():
     assert "the benchmark fails on the baseline" in headline(broken)
 
 
+def test_pairs_that_were_measured_before_the_benchmark_failed_count():
+    found, _ = play(START, lambda arm, n: "error" if n >= 20 else noisy(0.05, 0.03, n)(arm, n))
+
+    assert found.n == 10
+    assert found.gain == pytest.approx(0.05, abs=0.03)
+    told = headline(found)
+    assert told.startswith("total since baseline ")
+    assert "n=10 pairs" in told
+    assert "; cut short: the benchmark fails on the " in told
+
+
 def test_an_audit_that_is_stored_after_each_run_finds_the_same_bit_for_bit():
     assert play(START, noisy(0.05, 0.02), store=True) == play(START, noisy(0.05, 0.02))
 

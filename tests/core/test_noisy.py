@@ -335,6 +335,7 @@ def test_time_may_end_a_confirm_stage_harmlessly():
     verdict = Bench(gauss(truths, 0.01, seed=8)).judge(noisy([100.0], max_minutes=40 / 60, futility_sd=0.0))
     assert verdict.pairs == 10
     assert (verdict.reason or "").startswith("inconclusive after 10 pairs")
+    assert (verdict.reason or "").endswith("; max_minutes 0.666667 is up")
 
 
 def latency(worse: float, sd: float = 0.002):
@@ -590,3 +591,13 @@ def test_the_interval_of_the_best_score_holds_it_though_the_last_session_was_lon
 
     assert verdict.best_score == 101.0
     assert verdict.best_interval == (98.0, 101.0)
+
+
+def test_too_few_pairs_to_prove_anything_are_said_to_be_that():
+    """And not a lack of gain: at alpha 1 % eight pairs are the fewest that can show any."""
+    verdict = Bench(gauss(CLEAR, 0.002)).judge(noisy([105.0], max_pairs=5))
+
+    assert (verdict.status, verdict.pairs) == ("no_improvement", 5)
+    assert (verdict.reason or "").endswith("; max_pairs 5 can prove nothing, it takes 8 at alpha 0.01")
+    assert Bench(gauss(CLEAR, 0.002)).judge(noisy([105.0], max_pairs=8)).winner == "executor_1"
+    assert Bench(gauss(CLEAR, 0.002)).judge(noisy([105.0], max_pairs=3, alpha=5e-324)).winner is None

@@ -727,6 +727,32 @@ def test_a_benchmark_that_fails_on_the_incumbent_blames_nobody_and_ends_the_run(
     assert play.status == "running"
 
 
+def test_one_tree_with_two_scores_is_noisy_whatever_the_settings_insist_on() -> None:
+    insists = Measurement(mode="deterministic", screen_blocks=1)
+    jitter = iter(range(10_000))
+    play = played(
+        settings(max_iterations=2, target_value=15.0, measurement=insists),
+        score=lambda arm, _: (12.0 if arm == "executor_2" else 10.0) + next(jitter) % 7 * 0.01,
+    )
+
+    assert play.now.history.merges >= 1
+    assert play.now.is_noisy
+    assert play.now.audited is not None
+    assert play.now.audited.n > 1
+    assert play.now.audited.interval is not None
+
+
+def test_fewer_pairs_allowed_than_asked_for_are_enough() -> None:
+    rule = Measurement(mode="noisy", screen_blocks=1, min_pairs=50, max_pairs=12)
+    jitter = iter(range(10_000))
+    play = played(
+        settings(max_iterations=1, measurement=rule),
+        score=lambda arm, _: (12.0 if arm == "executor_2" else 10.0) + next(jitter) % 7 * 0.01,
+    )
+
+    assert play.now.history.merges == 1
+
+
 def test_noisy_scores_reach_a_target_only_by_their_interval() -> None:
     noisy = Measurement(mode="noisy", screen_blocks=1)
     jitter = iter(range(10_000))

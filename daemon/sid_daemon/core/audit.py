@@ -78,7 +78,7 @@ class Audited:
         interval: 95 %, an end None where it is open; None where scores are exact.
         n: Pairs.
         p: Always-valid p-value; None where scores are exact.
-        why: What failed, if something did.
+        why: What failed, if something did; the pairs before it count all the same.
         score: Median of the head's runs; None where there is none.
         logarithmic: The gain is the logarithm of a ratio, else a difference relative to `reference`.
         reference: What a difference is relative to: the baseline's first score of the audit.
@@ -120,7 +120,7 @@ def next_ask(audit: Audit) -> tuple[str, int] | Audited:
             misses = {BASELINE: 0, HEAD: 0}
         elif misses[arm] >= FAILURES_A_PAIR:
             where = "baseline" if arm == BASELINE else "head"
-            return _found(audit, [], f"the benchmark fails on the {where}: {result.why or result.status}")
+            return _found(audit, pairs, f"the benchmark fails on the {where}: {result.why or result.status}")
         if not left and pairs and got and len(got) == len(misses) and (end := _enough(audit, pairs)):
             return end
 
@@ -183,9 +183,8 @@ def headline(found: Audited) -> str:
     summed = f"(sum of wins would say {percent(found.summed)})"
     shown = "" if _shown(found.interval) else "~ "
     pairs = f"n={found.n} pair{'' if found.n == 1 else 's'}"
-    return (
-        f"total since baseline {shown}{percent(found.gain)} {bounds(found.interval)} {at}, {pairs} {summed}"
-    )
+    cut = f"; cut short: {found.why}" if found.why else ""
+    return f"total since baseline {shown}{percent(found.gain)} {bounds(found.interval)} {at}, {pairs} {summed}{cut}"
 
 
 def total_gain(state: RunState) -> float | None:

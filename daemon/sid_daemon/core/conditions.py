@@ -44,7 +44,7 @@ def run_of(
         beside: Duet: the arm to be run at the same time.
         beside_tree: Its tree.
     """
-    by_value = stage in BY_VALUE and not (state.is_noisy or state.history.forced_noisy)
+    by_value = stage in BY_VALUE and not state.is_noisy
     rule = state.settings.measurement
     slots = rule.slots if by_value else 1
     return Measure(

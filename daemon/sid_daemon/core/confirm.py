@@ -31,6 +31,7 @@ from sid_daemon.core.evidence import (
     interval,
     mad_sd,
     pair_sd,
+    pairs_to_show,
 )
 from sid_daemon.core.guards import refused_by_pairs
 from sid_daemon.core.measuring import INCUMBENT, MERGED, RunResult, Steps
@@ -138,13 +139,20 @@ def judge(session: Session, trial: Trial) -> End | None:
             return End("below", f"gain below {share(bar - trial.shift)}")
     too_long = policy.max_minutes is not None and trial.wall_s >= 60 * policy.max_minutes
     if count >= policy.max_pairs or too_long:
-        needs = findable_gains(pair_sd(gaps), session.min_effect)[1]
         shown = f"{percent(gain)} {bounds(interval(gaps))}"
         pairs = f"{count} pair{'s' if count != 1 else ''}"
-        return End(
-            "inconclusive", f"inconclusive after {pairs}: {shown}; needs >= {share(needs)} at this noise"
-        )
+        return End("inconclusive", f"inconclusive after {pairs}: {shown}; {_missing(session, gaps)}")
     return None
+
+
+def _missing(session: Session, gaps: Sequence[float]) -> str:
+    """Return what would have led to a verdict: more pairs than the user allows, or a larger gain."""
+    policy, fewest = session.policy, pairs_to_show(session.policy.alpha)
+    if policy.max_pairs < fewest:
+        return f"max_pairs {policy.max_pairs} can prove nothing, it takes {fewest} at alpha {policy.alpha:g}"
+    if len(gaps) < policy.max_pairs:
+        return f"max_minutes {policy.max_minutes:g} is up"
+    return f"needs >= {share(findable_gains(pair_sd(gaps), session.min_effect)[1])} at this noise"
 
 
 def measurement(session: Session, trial: Trial, *, fast: bool) -> dict[str, object]:

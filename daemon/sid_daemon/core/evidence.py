@@ -62,6 +62,8 @@ MEDIAN_RUNS = 6
 _LOG_2 = math.log(2.0)
 # exp() overflows at 709; a purse this full has decided long ago.
 _LARGEST_LOG = 700.0
+# As many pairs fill a purse to that.
+_MOST_PAIRS = 1100
 # Steps of the scan for an interval's end, then halvings of the step that holds it: 2**-40 of a
 # step is below what a score can resolve.
 _SCAN_STEPS = 64
@@ -229,6 +231,19 @@ def median_interval(scores: Sequence[float]) -> Interval | None:
             break
         k += 1
     return ordered[k - 1], ordered[count - k]
+
+
+def pairs_to_show(alpha: float) -> int:
+    """Return how many pairs it takes to show a gain at best: all of one size, and all gains.
+
+    Args:
+        alpha: Chance to call a gain what is none.
+    """
+    purse, pairs = EProcess(), 0
+    while purse.sup < 1 / alpha and pairs < _MOST_PAIRS:
+        purse.add(1.0)
+        pairs += 1
+    return pairs
 
 
 def findable_gains(sd: float, min_effect: float) -> tuple[float, float]:

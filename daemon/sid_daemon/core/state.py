@@ -254,9 +254,9 @@ class RunState:
 
     @property
     def is_noisy(self) -> bool:
-        """Whether scores are compared by evidence instead of by value."""
+        """Whether scores are compared by evidence instead of by value: for good, once one tree had two scores."""
         mode = self.settings.measurement.mode
-        return mode == "noisy" or (mode == "auto" and (self.noisy or self.history.forced_noisy))
+        return mode == "noisy" or self.history.forced_noisy or (mode == "auto" and self.noisy)
 
     @property
     def streak_family(self) -> str | None:

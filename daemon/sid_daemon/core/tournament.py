@@ -58,7 +58,7 @@ def policy_of(state: RunState) -> Policy:
         beta=rule.beta,
         min_effect=rule.min_effect,
         screen_blocks=blocks,
-        min_pairs=rule.min_pairs,
+        min_pairs=min(rule.min_pairs, rule.max_pairs),
         max_pairs=rule.max_pairs,
         max_minutes=rule.max_minutes,
         futility_sd=1.0 if blocks == 1 and quick else rule.futility_sd,
