@@ -275,7 +275,7 @@ class BenchmarkResult(Record):
     sub_scores: dict[str, float] = Field(default_factory=dict)
     failure_analysis: FailureAnalysis | None = None
     timestamp: str
-    measurement: dict[str, JsonValue] | None = None
+    measurement: dict[str, JsonValue] | None = Field(None, exclude_if=lambda one: one is None)
     force_kill: ForceKill | None = None
     commit: str | None = None
     diff_stat: str | None = None
@@ -414,7 +414,7 @@ class RawEntry(Record):
     is_winner: bool
     approach_family: str
     sub_scores: dict[str, float] = Field(default_factory=dict)
-    measurement: dict[str, JsonValue] | None = None
+    measurement: dict[str, JsonValue] | None = Field(None, exclude_if=lambda one: one is None)
 
 
 # 8 Iteration state
@@ -521,7 +521,7 @@ class MergeReport(Record):
     re_benchmark_score: float | None = None
     status: Literal["merged", "no_improvement", "no_winner", "all_rejected", "blocked"]
     reason: str | None = None
-    measurement: dict[str, JsonValue] | None = None
+    measurement: dict[str, JsonValue] | None = Field(None, exclude_if=lambda one: one is None)
 
 
 # 10 Agent settings, 12 Events, 16 Baseline
@@ -542,7 +542,7 @@ class AgentSettings(Record):
     circuit_breaker_count: int = 0
     status: RunStatus = "idle"
     goal_slug: str = ""
-    measurement: dict[str, JsonValue] | None = None
+    measurement: dict[str, JsonValue] | None = Field(None, exclude_if=lambda one: one is None)
 
 
 class TrackEvent(Record):

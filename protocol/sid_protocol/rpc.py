@@ -278,7 +278,8 @@ def _describe(method: Method, schemas: Mapping[str, Any]) -> dict[str, Any]:
     fields: dict[str, Any] = schemas[method.params.__name__].get("properties", {})
     required = schemas[method.params.__name__].get("required", [])
     params = [
-        {"name": name, "required": name in required, "schema": schema} for name, schema in fields.items()
+        {"name": name, "required": name in required, "schema": fields[name]}
+        for name in sorted(fields, key=lambda name: name not in required)  # OpenRPC: the optional ones last
     ]
     described: dict[str, Any] = {
         "name": method.name,

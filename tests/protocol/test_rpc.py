@@ -16,6 +16,7 @@ from referencing.jsonschema import DRAFT7
 
 from sid_protocol.errors import UsageError
 from sid_protocol.params import ConfigParams
+from sid_protocol.records import AgentSettings, BenchmarkResult, MergeReport, RawEntry, Record
 from sid_protocol.rpc import METHODS, check_params, openrpc_document
 from sid_protocol.status import RunRow
 
@@ -68,6 +69,13 @@ def test_a_runs_row_begins_as_promised() -> None:
     assert list(RunRow.model_fields)[:14] == promised.split()
 
 
+@pytest.mark.parametrize("record", [BenchmarkResult, MergeReport, AgentSettings, RawEntry])
+def test_exact_scores_have_no_measurement_on_the_wire(record: type[Record]) -> None:
+    exact, noisy = ({"measurement": value} for value in (None, {"n": 1}))
+    assert "measurement" not in record.model_construct(None, **exact).model_dump(warnings=False)
+    assert record.model_construct(None, **noisy).model_dump(warnings=False)["measurement"] == {"n": 1}
+
+
 def test_the_document_is_valid_openrpc() -> None:
     document = json.loads(json.dumps(openrpc_document("1.2.3")))
 
@@ -75,6 +83,9 @@ def test_the_document_is_valid_openrpc() -> None:
     assert errors == []
     assert [method["name"] for method in document["methods"]] == list(METHODS)
     assert document["info"]["version"] == "1.2.3"
+    for method in document["methods"]:  # a rule of OpenRPC that its meta-schema cannot say
+        required = [param["required"] for param in method["params"]]
+        assert required == sorted(required, reverse=True), method["name"]
 
 
 @pytest.mark.parametrize(

@@ -63,10 +63,8 @@ def telling(documents: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def as_dict(record: Record) -> dict[str, Any]:
-    """Return a record as plain data in the contract's order; `measurement` is absent where there is none."""
+    """Return a record as plain data in the contract's order."""
     data: dict[str, Any] = record.model_dump(mode="json")
-    if data.get("measurement", ...) is None:
-        del data["measurement"]
     first = [name for name in _ORDER.get(type(record), ()) if name in data]
     return {name: data[name] for name in (*first, *(name for name in data if name not in first))}
 
