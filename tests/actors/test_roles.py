@@ -18,8 +18,7 @@ from sid_actors.executor import Executor
 from sid_actors.fences import fenced
 from sid_actors.naming import naming
 from sid_actors.planner import Planner
-from sid_actors.prompting import HISTORY_LIMIT, compose, focus, preferred_family
-from sid_actors.remembrance import MEMORY_LIMIT
+from sid_actors.prompting import HISTORY_LIMIT, MEMORY_LIMIT, compose, focus, preferred_family
 from sid_actors.researcher import Researcher
 from sid_actors.roles import RoleActor
 from sid_actors.track import Attempt

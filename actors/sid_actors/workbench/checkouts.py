@@ -69,7 +69,6 @@ class Checkouts:
         info: The repository.
         root: The track's root; the pool lies in it.
         topic: The track's topic.
-        known: Names of worktrees that the run's records say it made.
         nursery: Where deleting and preparing goes on in the background.
         is_walled: Whether agents are in sandboxes, which do not show them the pool.
     """
@@ -79,7 +78,6 @@ class Checkouts:
         info: RepoInfo,
         root: str,
         topic: str,
-        known: Iterable[str],
         nursery: trio.Nursery,
         is_walled: Callable[[], bool],
     ) -> None:
@@ -89,7 +87,7 @@ class Checkouts:
         self._mark = f"sid: {root}"
         self._info = info
         self._topic = topic
-        self._known = set(known)
+        self._known: set[str] = set()
         self._nursery = nursery
         self._trash = itertools.count(1)
         self._deleting: set[str] = set()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -64,7 +64,6 @@ class LocalWorkbench:
         topic: The track's topic.
         settings: Returns the settings of the current round.
         nursery: Where deleted worktrees are emptied in the background; it must outlive `close`.
-        known: Names of worktrees that the run's records say it made.
         shared: What worktrees get besides tracked files; None is nothing.
     """
 
@@ -76,10 +75,9 @@ class LocalWorkbench:
         *,
         settings: Callable[[], Settings],
         nursery: trio.Nursery,
-        known: Iterable[str] = (),
         shared: Shared | None = None,
     ) -> None:
-        self.checkouts = Checkouts(info, root, topic, known, nursery, self._is_walled)
+        self.checkouts = Checkouts(info, root, topic, nursery, self._is_walled)
         self._nursery = nursery
         self._info = info
         self._topic = topic

@@ -64,7 +64,6 @@ def open_bay() -> OpenBay:
         repo: Repo,
         *,
         sandboxed: bool = False,
-        known: tuple[str, ...] = (),
         topic: str = "default",
         **values: Any,
     ) -> AsyncIterator[Bay]:
@@ -77,7 +76,7 @@ def open_bay() -> OpenBay:
         shared = Shared(info, root, lock=lock, sandboxed=sandboxed)
         async with trio.open_nursery() as nursery:
             workbench = LocalWorkbench(
-                info, root, topic, settings=lambda: settings, nursery=nursery, known=known, shared=shared
+                info, root, topic, settings=lambda: settings, nursery=nursery, shared=shared
             )
             base = await master.ensure_branch("goal", info.head_branch or "main")
             bench = LocalBench(info, root, lock=lock, trusted=base, sandboxed=sandboxed)

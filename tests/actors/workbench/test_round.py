@@ -74,7 +74,7 @@ async def test_a_round_leaves_the_user_alone(repo: MakeRepo, open_bay: OpenBay, 
     branch = made.git("rev-parse", "main")
     trace.unlink(missing_ok=True)
 
-    async with open_bay(made, known=()) as bay:
+    async with open_bay(made) as bay:
         bay.base = await bay.master.ensure_branch("goal", "main")
         worktree = await bay.open()
         assert (worktree / "sub dir/ünï.txt").read_text() == "text\n"
