@@ -14,7 +14,7 @@ import trio
 
 from sid_actors.workbench.machine import MachineLock
 from sid_daemon.drawing import draw
-from sid_daemon.runstore import CHART
+from sid_daemon.layout import CHART
 from sid_daemon.store.files import write_whole
 from sid_protocol.errors import SidError
 

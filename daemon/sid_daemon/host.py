@@ -23,6 +23,7 @@ from sid_daemon.conductor import Conductor
 from sid_daemon.core.run import is_active
 from sid_daemon.core.state import RunState
 from sid_daemon.folding import fold_batch
+from sid_daemon.layout import DATABASE
 from sid_daemon.redaction import Redactor
 from sid_daemon.replay.recorder import Recorder, recording_path
 from sid_daemon.runstore import CLOSE_LIMIT_S, RunStore
@@ -225,10 +226,10 @@ class Host:
         return self.state_dir / "copies" / f"{run_id}.db"
 
     async def _open(self, store: RunStore, run: KnownRun) -> RunState:
-        if not await trio.Path(store.root / "state" / "run.db").exists():
+        if not await trio.Path(store.root, DATABASE).exists():
             kept = await trio.Path(self.copy_path(run.run_id)).exists()
             raise StoreError(
-                f"{run.root}/state/run.db is missing{'' if kept else ', and so is its copy'}",
+                f"{run.root}/{DATABASE} is missing{'' if kept else ', and so is its copy'}",
                 hint=f"'sictl start {run.repo}' brings back the copy of the last recorded round"
                 if kept
                 else f"set it up again: sictl init {run.repo}",
@@ -237,7 +238,7 @@ class Host:
         if state is None:
             await store.close()
             raise StoreError(
-                f"{run.root}/state/run.db is empty", hint=f"set it up again: sictl init {run.repo}"
+                f"{run.root}/{DATABASE} is empty", hint=f"set it up again: sictl init {run.repo}"
             )
         return state
 
@@ -351,7 +352,7 @@ class Host:
         A repository made anew at an old path is another one: a copy whose commits it does not have stays.
         """
         copy = self.copy_path(run.run_id)
-        if await trio.Path(run.root, "state", "run.db").exists() or not await trio.Path(copy).exists():
+        if await trio.Path(run.root, DATABASE).exists() or not await trio.Path(copy).exists():
             return False
         if not await trio.to_thread.run_sync(_fits, copy, run.common_dir):
             return False
@@ -389,7 +390,7 @@ def _fits(copy: Path, common_dir: str) -> bool:
 
 
 def _bring_back(copy: Path, root: Path) -> bool:
-    target = root / "state" / "run.db"
+    target = root / DATABASE
     if target.exists() or not copy.exists():
         return False
     config.copy_files(config.copy_of(copy), root / "config")

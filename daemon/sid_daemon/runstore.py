@@ -12,37 +12,37 @@ import functools
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import trio
 
 from sid_daemon import config
 from sid_daemon.core.state import RunState
+from sid_daemon.layout import (
+    CHART,
+    DATABASE,
+    EVENTS,
+    IMPROVEMENTS,
+    LESSONS_JSON,
+    RAW_DATA,
+    history_path,
+    report_path,
+)
 from sid_daemon.lean import let_memory_go
 from sid_daemon.redaction import E
 from sid_daemon.replay.recorder import Recorder
 from sid_daemon.states import STATE_VERSION, dump_state, fold_and_keep
-from sid_daemon.store.documents import (
-    EVENTS,
-    IMPROVEMENTS,
-    LISTS,
-    RAW_DATA,
-    TELLING,
-    render_list,
-    telling,
-)
+from sid_daemon.store.documents import LISTS, TELLING, render_list, telling
 from sid_daemon.store.journal import Batch, Journal
 from sid_daemon.store.lesson_files import LessonFiles
 from sid_daemon.store.shown import Shown, Unshown
 from sid_daemon.store.views import Projection
-from sid_daemon.store.views_lessons import LESSONS_JSON
 from sid_protocol.errors import StoreError
 from sid_protocol.events import AnyEvent, RunMeasured, parse_event
 
 T = TypeVar("T")
 ALWAYS_THERE = (RAW_DATA, EVENTS)
 """Lists that are there from the start, for whoever reads the folder."""
-CHART = "tracking/progress.png"
 CLOSE_LIMIT_S = 30.0
 """Longest wait for a disk while something is closed that must be closed."""
 PAGE = 50
@@ -97,7 +97,7 @@ class RunStore:
     @property
     def database(self) -> Path:
         """The run's journal on disk."""
-        return self.root / "state" / "run.db"
+        return self.root / DATABASE
 
     @property
     def journal(self) -> Journal:
@@ -129,7 +129,7 @@ class RunStore:
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             self._drop()
             raise StoreError(
-                f"{self.root}/state/run.db cannot be understood: {str(error).splitlines()[0]}",
+                f"{self.root}/{DATABASE} cannot be understood: {str(error).splitlines()[0]}",
                 hint="move it away; 'sictl start' then offers the copy kept by the daemon",
             ) from error
 
@@ -344,11 +344,13 @@ class RunStore:
 
     async def measured(self, iteration: int) -> list[RunMeasured]:
         """Return every benchmark run of a round, in the order in which they became durable."""
-        history = "state/iteration_history/round_{}.json".format
 
         def texts_of(journal: Journal) -> list[str]:
             # What a round measured lies between the end of the round before it and its own.
-            begun, ended = journal.written_at(history(iteration - 1)), journal.written_at(history(iteration))
+            begun, ended = (
+                journal.written_at(history_path(iteration - 1)),
+                journal.written_at(history_path(iteration)),
+            )
             return journal.events_of_kind("run_measured", begun or 0, journal.seq if ended is None else ended)
 
         texts = [text for text in await self.read(texts_of) if f'"cause":"r{iteration}.' in text]
@@ -359,8 +361,8 @@ class RunStore:
     async def recorded(self, first: int, last: int) -> AsyncIterator[tuple[str, str]]:
         """Yield history and merge report of recorded rounds, from one to another, a few of them read at a time."""
         for begin in range(first, last + 1, PAGE):
-            names = [f"round_{number}.json" for number in range(begin, min(begin + PAGE, last + 1))]
-            for found in await self.read(functools.partial(_reports, names=names)):
+            rounds = range(begin, min(begin + PAGE, last + 1))
+            for found in await self.read(functools.partial(_reports, rounds=rounds)):
                 yield found
 
     @asynccontextmanager
@@ -384,16 +386,11 @@ class RunStore:
                 await trio.to_thread.run_sync(journal.close, limiter=self._limiter)
 
 
-def _reports(journal: Journal, names: list[str]) -> list[tuple[str, str]]:
+def _reports(journal: Journal, rounds: range) -> list[tuple[str, str]]:
     found = []
-    for name in names:
-        history = journal.document(f"state/iteration_history/{name}")
-        report = journal.document(f"state/merge_reports/{name}")
+    for iteration in rounds:
+        history = journal.document(history_path(iteration))
+        report = journal.document(report_path(iteration))
         if history is not None and report is not None:
             found.append((history, report))
     return found
-
-
-def documents_as(model: type[Any], documents: list[tuple[str, str]]) -> list[Any]:
-    """Read documents as records of one class."""
-    return [model.model_validate_json(text) for _, text in documents]

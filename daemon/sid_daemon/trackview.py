@@ -14,8 +14,9 @@ from sid_daemon.core.ladder import rung_of
 from sid_daemon.core.learning import rule_of, told_to
 from sid_daemon.core.lessons import usefulness
 from sid_daemon.core.state import RunState
+from sid_daemon.layout import ARCHIVE, CANDIDATES, MEMORY, history_path, of_round
 from sid_daemon.runstore import RunStore
-from sid_daemon.store.documents import MEMORY, render_list
+from sid_daemon.store.documents import render_list
 from sid_daemon.store.journal import Journal
 from sid_protocol.records import (
     FAMILIES,
@@ -185,7 +186,7 @@ def _read_memory(journal: Journal) -> str:
 
 
 def _read_history(journal: Journal, iteration: int) -> IterationHistory | None:
-    text = journal.document(f"state/iteration_history/round_{iteration}.json")
+    text = journal.document(history_path(iteration))
     return None if text is None else IterationHistory.model_validate_json(text)
 
 
@@ -193,10 +194,10 @@ def _read_attempts(journal: Journal, iteration: int) -> list[Attempt] | None:
     history = _read_history(journal, iteration)
     if history is None:
         return None
-    bodies = (body for _, body in journal.documents(f"state/plan_archive/round_{iteration}/"))
+    bodies = (body for _, body in journal.documents(of_round(ARCHIVE, iteration)))
     plans = {plan.plan_id: plan for plan in map(Plan.model_validate_json, bodies)}
     attempts = []
-    for _, body in journal.documents(f"state/benchmark_results/round_{iteration}/"):
+    for _, body in journal.documents(of_round(CANDIDATES, iteration)):
         result = BenchmarkResult.model_validate_json(body)
         plan, failure = plans.get(result.plan_id), result.failure_analysis
         if plan is not None:

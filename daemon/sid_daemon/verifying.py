@@ -20,18 +20,25 @@ from sid_actors.repository import discover
 from sid_daemon.core import verify
 from sid_daemon.core.run import step
 from sid_daemon.core.state import RunState
-from sid_daemon.runstore import ALWAYS_THERE, RunStore, documents_as
+from sid_daemon.layout import (
+    CANDIDATES,
+    OF_ROUNDS,
+    PLANS,
+    RAW_DATA,
+    RESULTS,
+    history_path,
+    of_round,
+    report_path,
+)
+from sid_daemon.runstore import ALWAYS_THERE, RunStore
 from sid_daemon.states import dump_state, fold
-from sid_daemon.store.documents import LISTS, RAW_DATA, RESULTS, render_pieces
+from sid_daemon.store.documents import LISTS, documents_as, render_pieces
 from sid_daemon.store.journal import Journal
 from sid_protocol.errors import StoreError
 from sid_protocol.events import RoundClosed, RunCreated, parse_event
 from sid_protocol.records import BenchmarkResult, IterationHistory, MergeReport, RawEntry
 
-_OF_ROUNDS = (
-    "plans",
-    *(f"state/{name}" for name in ("iteration_history", "merge_reports", "plan_archive", "research_briefs")),
-)
+_OF_ROUNDS = (PLANS, *OF_ROUNDS)
 """Folders in which each file is of one round, and whoever reads them takes each for one."""
 
 
@@ -137,9 +144,9 @@ def _facts(moment: _Moment, views: dict[str, bool | None], extra: tuple[str, ...
 
 
 def _round(journal: Journal, iteration: int, event: RoundClosed) -> verify.RoundFacts:
-    history = journal.document(f"state/iteration_history/round_{iteration}.json")
-    report = journal.document(f"state/merge_reports/round_{iteration}.json")
-    results = journal.documents(f"state/benchmark_results/round_{iteration}/")
+    history = journal.document(history_path(iteration))
+    report = journal.document(report_path(iteration))
+    results = journal.documents(of_round(CANDIDATES, iteration))
     return verify.RoundFacts(
         iteration=iteration,
         history=IterationHistory.model_validate_json(history) if history else None,

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from sid_daemon.core.verify import Branches, Facts, Merge, RoundFacts, disagreements, missing_numbers
-from sid_daemon.store.documents import RAW_DATA, RESULTS
+from sid_daemon.layout import RAW_DATA, RESULTS
 from sid_protocol.commands import AdvanceBranch
 from sid_protocol.events import RoundClosed
 from sid_protocol.records import BenchmarkResult, IterationHistory, MergeReport, RawEntry

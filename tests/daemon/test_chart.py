@@ -14,10 +14,10 @@ import pytest
 
 from sid_daemon.core.state import RunState
 from sid_daemon.drawing import render_chart
+from sid_daemon.layout import RAW_DATA
 from sid_daemon.report.chart import NO_LIBRARY, main
 from sid_daemon.report.series import FAILED, MERGED, NO_GAIN, WORSE, Subject, series
 from sid_daemon.report.vega import MARKS, step_chart
-from sid_daemon.store.documents import RAW_DATA
 from sid_daemon.store.journal import Batch, Journal
 from sid_protocol.errors import SidError
 from sid_protocol.settings import Settings

@@ -11,7 +11,7 @@ import pytest
 
 from sid_daemon.report.series import MERGED, series
 from sid_daemon.rpc.rows import round_summary, run_row
-from sid_daemon.store.views import render_list
+from sid_daemon.store.documents import render_list
 from sid_protocol.commands import AnyCommand, Measure
 from sid_protocol.events import AnyEvent
 from sid_protocol.records import IterationHistory, MergeReport

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from sid_daemon.store.documents import render_list
 from sid_daemon.store.memory import MEMORY_LINES
-from sid_daemon.store.views import render_list
 from sid_protocol.commands import AnyCommand
 from sid_protocol.events import AnyEvent, PlanDrafted
 from sid_protocol.settings import Settings

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from sid_daemon.store.views import LISTS, project, render_list
+from sid_daemon.store.documents import LISTS, render_list
+from sid_daemon.store.views import project
 from sid_daemon.store.views_round import result_rows, row_line
 from sid_protocol.commands import AnyCommand
 from sid_protocol.events import (

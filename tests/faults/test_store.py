@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
+from sid_daemon.layout import RAW_DATA, RESULTS
 from sid_daemon.runstore import RunStore
 from sid_daemon.states import FOLDED_MOST, STATE_VERSION, dump_state
-from sid_daemon.store.documents import RAW_DATA, RESULTS, direction_entry, render_list
+from sid_daemon.store.documents import direction_entry, render_list
 from sid_daemon.store.journal import SCHEMA, Batch, Journal
 from sid_daemon.store.registry import Registry
 from sid_daemon.store.views import Projection, project

@@ -10,8 +10,8 @@ import json
 import sys
 from pathlib import Path
 
+from sid_daemon.layout import RAW_DATA
 from sid_daemon.report.series import Subject
-from sid_daemon.store.documents import RAW_DATA
 
 NO_LIBRARY = 3
 """Exit status where the drawing library is not installed."""

@@ -19,9 +19,9 @@ from sid_daemon.core.measuring import NOISY_MIN_EFFECT
 from sid_daemon.core.state import ACTIVE, ENDED, RunState, Spent
 from sid_daemon.core.wording import noise_line
 from sid_daemon.figures import improvement, percentage
+from sid_daemon.layout import CHART
 from sid_protocol import ids
 
-CHART = "tracking/progress.png"
 _TOKENS = ("input_tokens", "cached_tokens", "output_tokens")
 
 

@@ -14,6 +14,7 @@ import trio
 from sid_daemon.core.lessons import forget
 from sid_daemon.core.state import RunState
 from sid_daemon.host import Host
+from sid_daemon.layout import history_path
 from sid_daemon.nodes.running import run_node
 from sid_daemon.runstore import RunStore
 from sid_daemon.setup.site import Machine
@@ -97,7 +98,7 @@ async def _kills(state: RunState, store: RunStore) -> list[ForceKill]:
     """Return the force-kills of the newest rounds, oldest first."""
     found: list[ForceKill] = []
     for iteration in range(max(1, state.completed - ROUNDS_LOOKED_AT + 1), state.completed + 1):
-        text = await store.document(f"state/iteration_history/round_{iteration}.json")
+        text = await store.document(history_path(iteration))
         if text is not None:
             found += IterationHistory.model_validate_json(text).force_kills
     return [*found, *(state.round.kills if state.round else ())]

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from sid_actors.actor import Work
 from sid_daemon.core import deadlines
 from sid_daemon.core.state import Execution, Round, RunState, Slot
+from sid_daemon.layout import DATABASE
 from sid_daemon.rpc import rows
 from sid_daemon.store.registry import KnownRun
 from sid_protocol import ids
@@ -171,7 +172,7 @@ def _rounded(seconds: float | None) -> float | None:
 
 def lost_row(run: KnownRun, why: str = "") -> RunRow:
     """Return the row of a run whose database is not there any more, or cannot be read."""
-    gone = f"{run.root}/state/run.db is missing; 'sictl start {run.repo}' brings back the daemon's copy"
+    gone = f"{run.root}/{DATABASE} is missing; 'sictl start {run.repo}' brings back the daemon's copy"
     blank = Settings()
     return RunRow(
         run_id=run.run_id,

@@ -18,13 +18,15 @@ from sid_daemon.about import About
 from sid_daemon.clock import now_iso
 from sid_daemon.core.state import RunState
 from sid_daemon.host import Host
+from sid_daemon.layout import ARCHIVE, CANDIDATES, PLANS, brief_path, history_path, of_round, report_path
 from sid_daemon.report import text
 from sid_daemon.rpc import live_rows, rows
 from sid_daemon.rpc.resting import Resting, Told
 from sid_daemon.rpc.setting_rows import setting, setting_before, setting_rows
-from sid_daemon.runstore import RunStore, documents_as
+from sid_daemon.runstore import RunStore
 from sid_daemon.setup.intake import Intake
 from sid_daemon.setup.recalibrating import recalibrate
+from sid_daemon.store.documents import documents_as
 from sid_daemon.store.registry import KnownRun
 from sid_protocol.errors import NotRunning, Refused, StoreError
 from sid_protocol.events import ConfigChanged, RunPaused, RunResumed
@@ -234,13 +236,12 @@ class Methods:
         run = await self._host.find(params.run, params.topic)
         async with self._host.opened(run) as (state, store):
             iteration = params.iteration or max(state.iteration, 1)
-            name = f"round_{iteration}"
-            history = await store.document(f"state/iteration_history/{name}.json")
-            report = await store.document(f"state/merge_reports/{name}.json")
-            brief = await store.document(f"state/research_briefs/{name}.json")
-            plans = await store.documents(f"state/plan_archive/{name}/")
-            plans = plans or await store.documents(f"plans/{name}/")
-            results = await store.documents(f"state/benchmark_results/{name}/")
+            history = await store.document(history_path(iteration))
+            report = await store.document(report_path(iteration))
+            brief = await store.document(brief_path(iteration))
+            plans = await store.documents(of_round(ARCHIVE, iteration))
+            plans = plans or await store.documents(of_round(PLANS, iteration))
+            results = await store.documents(of_round(CANDIDATES, iteration))
             if history is None and not plans and brief is None:
                 raise Refused(
                     f"run {run.run_id} has no round {iteration}",

@@ -17,7 +17,8 @@ from sid_actors.repository import discover
 from sid_daemon.core.state import RunState
 from sid_daemon.drawing import draw
 from sid_daemon.forecast import of_run
-from sid_daemon.runstore import CHART, RunStore
+from sid_daemon.layout import CHART
+from sid_daemon.runstore import RunStore
 from sid_daemon.setup.site import Machine
 from sid_daemon.store.files import write_whole
 from sid_protocol import ids

@@ -14,6 +14,7 @@ import trio
 from sid_daemon.core.run import is_active
 from sid_daemon.core.state import RunState
 from sid_daemon.host import Host
+from sid_daemon.layout import DATABASE
 from sid_daemon.rpc import live_rows, rows
 from sid_daemon.store.registry import KnownRun
 from sid_protocol.status import ForecastRow, RunRow
@@ -72,9 +73,9 @@ class Resting:
 def _written(run: KnownRun) -> _Written:
     """Return what changes when a run's database is written; nothing where there is none."""
     found = []
-    for name in ("run.db", "run.db-wal"):
+    for name in (DATABASE, f"{DATABASE}-wal"):
         try:
-            told = (Path(run.root) / "state" / name).stat()
+            told = Path(run.root, name).stat()
         except (FileNotFoundError, NotADirectoryError):
             continue
         found.append((told.st_ino, told.st_size, told.st_mtime_ns))

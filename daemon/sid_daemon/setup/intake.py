@@ -17,6 +17,7 @@ from sid_daemon.clock import now_iso
 from sid_daemon.core.state import RunState
 from sid_daemon.host import Host
 from sid_daemon.ids import new_run_id
+from sid_daemon.layout import AGENT_SETTINGS, DATABASE
 from sid_daemon.replay.tracks import check_kind, free_topic, make_track, recorded_run
 from sid_daemon.runstore import CLOSE_LIMIT_S, RunStore
 from sid_daemon.setup import gate, takeover
@@ -169,7 +170,7 @@ class Intake:
         )
 
     async def _present(self, store: RunStore, draft: Draft) -> RunState | None:
-        if not await trio.Path(draft.root / "state" / "run.db").exists():
+        if not await trio.Path(draft.root / DATABASE).exists():
             return None
         return await store.open()
 
@@ -279,7 +280,7 @@ class Intake:
         known = next((run for run in runs if run.root == str(root)), None)
         if known is not None:
             return known
-        if await trio.Path(root / "state" / "run.db").exists():
+        if await trio.Path(root / DATABASE).exists():
             store = RunStore(root, self._host.copy_path("new"))
             state = await store.open()
             await store.close()
@@ -313,4 +314,4 @@ class Intake:
 
 
 def _has_files_alone(root: Path) -> bool:
-    return not (root / "state" / "run.db").exists() and (root / "state" / "agent-settings.json").is_file()
+    return not (root / DATABASE).exists() and (root / AGENT_SETTINGS).is_file()

@@ -15,7 +15,8 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from sid_daemon.core.wording import one_line
-from sid_daemon.store.documents import EVENTS, RAW_DATA, render
+from sid_daemon.layout import AGENT_SETTINGS, BASELINE, EVENTS, OF_ROUNDS, RAW_DATA, history_path
+from sid_daemon.store.documents import render
 from sid_protocol.errors import SettingsInvalid
 from sid_protocol.events import CarriedOver
 from sid_protocol.records import AgentSettings, Baseline, IterationHistory, Record
@@ -24,7 +25,6 @@ from sid_protocol.settings import parse_json_object
 R = TypeVar("R", bound=Record)
 MODES = ("autopilot", "ralph", "ultrawork")
 ACTIVE_S = 30 * 60
-IMPORTED = ("state/iteration_history", "state/merge_reports", "state/research_briefs", "state/plan_archive")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +70,15 @@ def active_mode(repo: Path, now: float) -> str | None:
 
 def read_track(root: Path) -> Track | None:
     """Read an earlier track; None where the root holds none."""
-    path = root / "state" / "agent-settings.json"
+    path = root / AGENT_SETTINGS
     if not path.is_file():
         return None
     notes: list[str] = []
     settings = _agent_settings(path, notes)
-    baseline = _read(root / "tracking" / "baseline.json", Baseline, notes)
+    baseline = _read(root / BASELINE, Baseline, notes)
     documents = _documents(root, notes)
     if baseline is not None:
-        documents["tracking/baseline.json"] = render(baseline)
+        documents[BASELINE] = render(baseline)
     return Track(
         carried=CarriedOver(
             iterations=settings.iterations,
@@ -125,7 +125,7 @@ def _read(path: Path, model: type[R], notes: list[str]) -> R | None:
 
 def _documents(root: Path, notes: list[str]) -> dict[str, str]:
     found = {}
-    for folder in IMPORTED:
+    for folder in OF_ROUNDS:
         for path in sorted((root / folder).rglob("*.json")):
             try:
                 text = path.read_text()
@@ -140,7 +140,7 @@ def _documents(root: Path, notes: list[str]) -> dict[str, str]:
 def _winner_families(documents: dict[str, str], last: int) -> tuple[str | None, ...]:
     families: list[str | None] = []
     for iteration in (last - 1, last):
-        text = documents.get(f"state/iteration_history/round_{iteration}.json")
+        text = documents.get(history_path(iteration))
         if text is None:
             continue
         try:

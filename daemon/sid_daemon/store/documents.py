@@ -1,4 +1,4 @@
-"""How a contract's record becomes a file's text: field order of the contract, shortest floats, UTF-8.
+"""How a contract's record becomes a file's text, and back: field order of the contract, shortest floats, UTF-8.
 
 Called by the views. Never reads or writes a file, never adds a field that the contract does not list.
 """
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sid_daemon.core.state import ACTIVE
+from sid_daemon.layout import AGENT_SETTINGS, EVENTS, IMPROVEMENTS, ITERATION_STATE, MEMORY, RAW_DATA, RESULTS
 from sid_daemon.store.memory import render_memory
 from sid_protocol.records import Plan, Record, ResearchBrief
 
@@ -31,15 +32,8 @@ _ORDER: dict[type[Record], tuple[str, ...]] = {
     ),
     ResearchBrief: ("iteration", "researcher_id", "repo_analysis_summary", "ideas"),
 }
-AGENT_SETTINGS = "state/agent-settings.json"
-ITERATION_STATE = "state/iteration_state.json"
 TELLING = frozenset({AGENT_SETTINGS, ITERATION_STATE})
 """Views that tell of others: who reads them looks for what they name, so they are written after all others."""
-RAW_DATA = "tracking/raw_data.json"
-EVENTS = "tracking/events.json"
-RESULTS = "tracking/results.tsv"
-IMPROVEMENTS = "state/improvements.md"
-MEMORY = "state/memory.md"
 LISTS = (RAW_DATA, EVENTS, RESULTS, IMPROVEMENTS, MEMORY)
 """Views that only grow: the journal keeps their entries, `render_list` makes the file."""
 NEWEST = {MEMORY: 100}
@@ -72,6 +66,11 @@ def as_dict(record: Record) -> dict[str, Any]:
 def render(record: Record) -> str:
     """Return a record's file: JSON, two spaces deep, with a newline at its end."""
     return _indented(as_dict(record), "\n") + "\n"
+
+
+def documents_as(model: type[Any], documents: Iterable[tuple[str, str]]) -> list[Any]:
+    """Return documents, as `(path, text)`, as records of one class."""
+    return [model.model_validate_json(text) for _, text in documents]
 
 
 def _indented(value: Any, newline: str) -> str:

@@ -14,24 +14,27 @@ from sid_daemon.core.adoption import Change, by_hand
 from sid_daemon.core.audit import Audited
 from sid_daemon.core.state import ACTIVE, Round, RunState
 from sid_daemon.core.wording import one_line
+from sid_daemon.layout import (
+    AGENT_SETTINGS,
+    BASELINE,
+    EVENTS,
+    IMPROVEMENTS,
+    ITERATION_STATE,
+    MEMORY,
+    RAW_DATA,
+    RESULTS,
+    archive_path,
+    brief_path,
+    history_path,
+    plan_path,
+    report_path,
+    result_path,
+)
 from sid_daemon.report.text import audit_fields
 from sid_daemon.store import memory
 from sid_daemon.store import views_round as rounds
 from sid_daemon.store import views_state as places
-from sid_daemon.store.documents import (
-    AGENT_SETTINGS,
-    EVENTS,
-    IMPROVEMENTS,
-    ITERATION_STATE,
-    LISTS,
-    MEMORY,
-    RAW_DATA,
-    RESULTS,
-    direction_entry,
-    entry,
-    render,
-    render_list,
-)
+from sid_daemon.store.documents import direction_entry, entry, render, render_list
 from sid_daemon.store.views_lessons import lesson_documents
 from sid_protocol.events import (
     AnyEvent,
@@ -44,9 +47,6 @@ from sid_protocol.events import (
 )
 from sid_protocol.records import Baseline, ForceKill, ResultRow, TrackEvent
 
-__all__ = ["LISTS", "Projection", "project", "render_list"]
-
-BASELINE = "tracking/baseline.json"
 _EMPTY = Round(iteration=0, started_at="", head="", baseline_score=None)
 
 
@@ -225,18 +225,18 @@ def _round(
     """Add what a round has learnt by this event: its brief, plans, results and force-kills."""
     iteration = now.iteration
     if now.brief is not None and now.brief is not old.brief:
-        documents[places.brief_path(iteration)] = render(now.brief)
+        documents[brief_path(iteration)] = render(now.brief)
     for planner, slot in now.slots.items():
         known = old.slots.get(planner)
         if slot.plan is None or known is slot:
             continue
         if known is None or known.plan is not slot.plan:
-            documents[places.plan_path(iteration, planner)] = render(slot.plan)
+            documents[plan_path(iteration, planner)] = render(slot.plan)
         if slot.status in ("approved", "rejected", "failed"):
-            documents[places.archive_path(iteration, planner)] = render(slot.plan)
+            documents[archive_path(iteration, planner)] = render(slot.plan)
     for executor, one in now.executions.items():
         if one.status == "done" and one.result is not None and old.executions.get(executor) is not one:
-            path = places.result_path(iteration, executor)
+            path = result_path(iteration, executor)
             documents[path] = render(rounds.benchmark_result(now, one))
     for number, kill in enumerate(now.kills[len(old.kills) :], len(old.kills)):
         head = kill_heading(run_id, iteration, kill.at)
@@ -269,9 +269,9 @@ def _closed(
     iteration = now.iteration
     for planner, slot in now.slots.items():
         if slot.plan is not None and slot.status not in ("approved", "rejected"):
-            documents[places.archive_path(iteration, planner)] = render(slot.plan)
-    documents[places.history_path(iteration)] = render(rounds.history(state, now, event.at, event.tags))
-    documents[places.report_path(iteration)] = render(rounds.merge_report(state, now, event.tags))
+            documents[archive_path(iteration, planner)] = render(slot.plan)
+    documents[history_path(iteration)] = render(rounds.history(state, now, event.at, event.tags))
+    documents[report_path(iteration)] = render(rounds.merge_report(state, now, event.tags))
     entries.extend((RAW_DATA, entry(one)) for one in rounds.raw_entries(now))
     entries.extend((RESULTS, rounds.row_line(row)) for row in rounds.result_rows(now))
     entries.append((MEMORY, memory.round_entry(state, now)))

@@ -11,12 +11,11 @@ from collections.abc import Iterable
 from sid_daemon.core.learning import rule_of, told_to
 from sid_daemon.core.lessons import Book, Lesson, standing_of
 from sid_daemon.core.state import RunState
+from sid_daemon.layout import LESSONS_JSON, LESSONS_MD
 from sid_daemon.store.documents import render
 from sid_protocol.events import AnyEvent, RoundClosed
 from sid_protocol.lessons import LessonRecord, TrackLessons
 
-LESSONS_JSON = "state/lessons.json"
-LESSONS_MD = "state/lessons.md"
 _ROLES = ("researcher", "planner", "architect", "critic", "executor")
 
 

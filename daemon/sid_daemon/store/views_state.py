@@ -10,6 +10,7 @@ import functools
 from typing import Literal
 
 from sid_daemon.core.state import Round, RunState
+from sid_daemon.layout import brief_path, history_path, plan_path, result_path
 from sid_protocol.records import (
     AgentSettings,
     ExecutionState,
@@ -27,36 +28,6 @@ from sid_protocol.records import (
 IterationStatus = Literal["in_progress", "completed", "failed", "interrupted"]
 _KEPT = 256
 FINISHED: frozenset[StepStatus] = frozenset({"completed", "failed", "skipped"})
-
-
-def brief_path(iteration: int) -> str:
-    """Return where a round's research brief lies in the root."""
-    return f"state/research_briefs/round_{iteration}.json"
-
-
-def plan_path(iteration: int, planner: str) -> str:
-    """Return where a planner's plan lies in the root."""
-    return f"plans/round_{iteration}/plan_{planner}.json"
-
-
-def archive_path(iteration: int, planner: str) -> str:
-    """Return where a plan with its reviews is kept for good."""
-    return f"state/plan_archive/round_{iteration}/plan_{planner}.json"
-
-
-def result_path(iteration: int, executor: str) -> str:
-    """Return where a candidate's benchmark result lies in the root."""
-    return f"state/benchmark_results/round_{iteration}/{executor}.json"
-
-
-def history_path(iteration: int) -> str:
-    """Return where a round's history lies in the root."""
-    return f"state/iteration_history/round_{iteration}.json"
-
-
-def report_path(iteration: int) -> str:
-    """Return where a round's merge report lies in the root."""
-    return f"state/merge_reports/round_{iteration}.json"
 
 
 def agent_settings(state: RunState) -> AgentSettings:
