@@ -19,6 +19,12 @@ def _no_nul(text: str) -> str:
     return text
 
 
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must not be blank")
+    return text
+
+
 def _absolute(path: str) -> str:
     if not path.startswith("/"):
         raise ValueError("must be an absolute path")
@@ -169,7 +175,12 @@ class RoundParams(RunParams):
 class IdeaParams(RunParams):
     """Of `run.idea`."""
 
-    text: Annotated[str, Field(min_length=1, max_length=TEXT_LIMIT), AfterValidator(_no_nul)]
+    text: Annotated[
+        str,
+        Field(min_length=1, max_length=TEXT_LIMIT),
+        AfterValidator(_no_nul),
+        AfterValidator(_not_blank),
+    ]
 
 
 class LessonsParams(RunParams):

@@ -217,6 +217,9 @@ def test_config_is_checked_and_its_changes_are_events(finished: Finished) -> Non
     assert load(finished.root / "config/settings.json")["deadlines"] == {"executor": 77}
     last = load(finished.root / "tracking/events.json")[-1]
     assert (last["event_type"], last["details"]["field"]) == ("config_change", "deadlines.executor")
+    again = world.sictl("config", "set", path, "deadlines.executor", "77", "--json").json
+    assert again["changed"] is None
+    assert load(finished.root / "tracking/events.json")[-1] == last
     log = world.sictl("attach", path, "--no-follow", "--since", "0", "--json").out
     told = map(json.loads, log.splitlines())
     assert [one["new_value"] for one in told if one["event"] == "config_changed"][-1:] == [77]

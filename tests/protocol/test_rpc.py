@@ -140,6 +140,7 @@ def test_every_method_describes_itself(method) -> None:
         ("run.init", {"repo": "/r", "direction": "up"}, "direction: input should be 'higher' or 'lower'"),
         ("run.config", {"run": "abcd", "value": 1}, "value needs a key"),
         ("run.idea", {"run": "abcd", "text": ""}, "text: string should have at least 1"),
+        ("run.idea", {"run": "abcd", "text": " \n"}, "text: must not be blank"),
         ("log.subscribe", {"since": -1}, "since: input should be greater"),
     ],
 )

@@ -284,18 +284,21 @@ class Methods:
         raw, changed = await trio.to_thread.run_sync(config.change_setting, root, params.key, params.value)
         settings = parse_file(changed)
         old, new = setting_before(raw, params.key), setting(settings, params.key)
-        conductor = await self._host.take_in(
-            run, ConfigChanged(field=params.key, old_value=old, new_value=new)
-        )
-        from_round = None if conductor is None else conductor.state.iteration + 1
+        change = None
+        if old != new:
+            conductor = await self._host.take_in(
+                run, ConfigChanged(field=params.key, old_value=old, new_value=new)
+            )
+            from_round = None if conductor is None else conductor.state.iteration + 1
+            change = SettingChange(key=params.key, old=old, new=new, from_round=from_round)
         notes = []
-        if params.key.split(".")[0] in TRUSTED_KEYS:
+        if change is not None and params.key.split(".")[0] in TRUSTED_KEYS:
             notes.append(
                 f"{params.key} is covered by trust; confirm before the next start: sictl init {run.repo} --trust"
             )
         return ConfigResult(
             settings=setting_rows(settings, changed, params.key),
-            changed=SettingChange(key=params.key, old=old, new=new, from_round=from_round),
+            changed=change,
             notes=notes,
         )
 
