@@ -50,9 +50,10 @@ def record(name: str, play: Play) -> None:
 
 
 def is_kept(then: Any, now: Any) -> bool:
-    """Say whether all that was known then is known now; a field may have been added since."""
+    """Say whether all that was known then is known now; a field may have been added since, and evidence where none was."""
     if isinstance(then, dict):
-        return isinstance(now, dict) and all(key in now and is_kept(then[key], now[key]) for key in then)
+        told = [key for key, value in then.items() if key != "evidence" or value]
+        return isinstance(now, dict) and all(key in now and is_kept(then[key], now[key]) for key in told)
     if isinstance(then, list):
         return (
             isinstance(now, list)
