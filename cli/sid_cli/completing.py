@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 
 from sid_cli import places
 from sid_cli.client import Client
-from sid_cli.options import spoken
+from sid_cli.session import Session
 from sid_protocol.errors import SidError
 
 BUDGET_S = 0.15
@@ -82,6 +82,7 @@ def complete_lesson(
 
 
 def _asked(context: click.Context, method: str, params: dict[str, Any]) -> Any:
-    with contextlib.suppress(SidError), Client(places.own_socket(spoken(context).socket)) as client:
+    session = context.ensure_object(Session)
+    with contextlib.suppress(SidError), Client(session.socket_path) as client:
         return client.call(method, params, timeout_s=BUDGET_S)
     return None

@@ -11,6 +11,7 @@ import os
 import sys
 
 from sid_cli import fast_status, faults
+from sid_cli.places import COMPLETION
 from sid_protocol.errors import SidError
 
 TYPE_CHECKING = False
@@ -57,13 +58,13 @@ def _open_standard_streams() -> None:
 
 
 def _run(args: Sequence[str]) -> int:
-    if "status" in args and "_SICTL_COMPLETE" not in os.environ and (wanted := fast_status.parse(args)):
+    if "status" in args and COMPLETION not in os.environ and (wanted := fast_status.parse(args)):
         try:
             return fast_status.show(wanted)
         except SidError as error:
             return faults.report(error, as_json=wanted.as_json)
     from sid_cli import main as verbs
 
-    if instruction := os.environ.get("_SICTL_COMPLETE"):
+    if instruction := os.environ.get(COMPLETION):
         return verbs.complete(instruction)
     return verbs.run(args)

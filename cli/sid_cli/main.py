@@ -14,7 +14,8 @@ from typing import Any
 import click
 
 from sid_cli import faults
-from sid_cli.options import HelpAsked, Verb, global_options, spoken
+from sid_cli.options import HelpAsked, Verb, global_options
+from sid_cli.places import COMPLETION
 from sid_cli.session import Session
 from sid_protocol import __version__
 from sid_protocol.errors import SidError
@@ -125,7 +126,7 @@ def _what_next(context: click.Context) -> None:
     if context.invoked_subcommand is None:
         from sid_cli.whatnext import tell_what_next
 
-        tell_what_next(spoken(context))
+        tell_what_next(context.ensure_object(Session))
 
 
 cli = Sictl(
@@ -176,9 +177,7 @@ def complete(instruction: str) -> int:
     """Answer the completion script of a shell; silence where nothing fits."""
     from click.shell_completion import shell_complete
 
-    from sid_cli.verbs.completion import VARIABLE
-
-    return shell_complete(cli, {"obj": Session()}, "sictl", VARIABLE, instruction)
+    return shell_complete(cli, {"obj": Session()}, "sictl", COMPLETION, instruction)
 
 
 def _usage(error: click.ClickException, *, as_json: bool) -> int:

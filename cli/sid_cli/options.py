@@ -142,9 +142,3 @@ def _complete_run(context: click.Context, parameter: click.Parameter, incomplete
 
 run_argument = click.argument("run", metavar="[RUN]", required=False, shell_complete=_complete_run)
 topic_option = click.option("--topic", metavar="T", help="The track, where a repository has several.")
-
-
-def spoken(context: click.Context) -> Session:
-    """Return the session of a click context."""
-    session = context.find_object(Session)
-    return session if session is not None else context.ensure_object(Session)

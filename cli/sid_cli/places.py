@@ -10,6 +10,9 @@ import os
 from sid_protocol.errors import UsageError
 from sid_protocol.locations import checked_socket_path, socket_path, state_dir
 
+COMPLETION = "_SICTL_COMPLETE"
+"""Set by the script that teaches a shell to complete, when it asks `sictl` what fits."""
+
 
 def home() -> str:
     """Return the user's home directory."""

@@ -6,10 +6,8 @@ import click
 from click.shell_completion import ShellComplete, get_completion_class
 
 from sid_cli.options import verb
+from sid_cli.places import COMPLETION
 from sid_cli.session import Session
-
-VARIABLE = "_SICTL_COMPLETE"
-"""Set by the script when it asks `sictl` what fits."""
 
 
 @verb("completion", example="sictl completion bash > ~/.local/share/bash-completion/completions/sictl")
@@ -27,4 +25,4 @@ def script(shell: str) -> str:
     kind = get_completion_class(shell)
     assert kind is not None
     # Not the subclass's own `source`, which runs a shell to look at its version.
-    return ShellComplete.source(kind(cli, {}, "sictl", VARIABLE))
+    return ShellComplete.source(kind(cli, {}, "sictl", COMPLETION))
