@@ -141,7 +141,7 @@ class LocalWorkbench:
             refusal: tuple[Category, str] = ("logic_error", printable("; ".join(("empty change", *lost))))
             return Collected(commit=None, diff_stat="", net_lines=0, paths=(), refusal=refusal)
         if stat is None:
-            differing = ("diff-tree", "--shortstat", base, str(collected.commit))
+            differing = ("diff-tree", "-M", "--shortstat", base, str(collected.commit))
             stat = (await git(*differing, cwd=self._info.common_dir)).line.strip()
         findings = (*collected.findings, *map(printable, lost))
         return replace(collected, diff_stat=stat, net_lines=_net_lines(stat), findings=findings)
@@ -252,7 +252,7 @@ class LocalWorkbench:
 
 
 def small_stat(common_dir: str, differences: Sequence[Change]) -> str | None:
-    """Say how two trees differ, as `git diff --shortstat` does; None for what is large or no plain file.
+    """Say how two trees differ, as `git diff --shortstat` does; None for what is large, no plain file, or may have been renamed.
 
     That is for git to count, in a process of its own, which holds nobody up.
     """
@@ -265,7 +265,8 @@ def small_stat(common_dir: str, differences: Sequence[Change]) -> str | None:
         for e in side
         if e and e.mode != GITLINK
     ]
-    if kinds != {_REGULAR} or sum(sizes) > _STAT_LIMIT_BYTES:
+    moved = any(old is None for old, _ in sides) and any(new is None for _, new in sides)
+    if kinds != {_REGULAR} or sum(sizes) > _STAT_LIMIT_BYTES or moved:
         return None
     added, gone = map(sum, zip(*(_lines(repo, old, new) for old, new in sides), strict=True))
     parts = [_counted(len(sides), "file", " changed")]

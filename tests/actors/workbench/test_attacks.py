@@ -40,7 +40,7 @@ async def test_honest_work_is_committed_as_it_lies_there(repo: MakeRepo, open_ba
             assert made.git("rev-parse", f"{found.commit}^{{tree}}") == tree_by_git(made, worktree), work
             assert made.git("rev-parse", f"experiment/round_1_executor_{number}") == found.commit
             assert made.git("rev-parse", f"{found.commit}^") == bay.base
-            assert found.diff_stat == made.git("diff-tree", "--shortstat", bay.base, found.commit).strip()
+            assert found.diff_stat == made.git("diff", "--shortstat", bay.base, found.commit).strip()
             assert made.git("log", "-1", "--format=%B", found.commit).strip() == "experiment(data): try it"
 
 

@@ -44,4 +44,7 @@ def test_lines_are_counted_as_git_counts_them(repo: MakeRepo, after: dict[str, s
     common_dir = str(made.path / ".git")
     opened = open_repository(common_dir)
     differing = changes(opened, tree_of(opened, base), tree_of(opened, commit))
-    assert small_stat(common_dir, differing) == made.git("diff-tree", "--shortstat", base, commit).strip()
+    counted = small_stat(common_dir, differing)
+    # A file that may have been renamed is for git.
+    expected = None if "moved.txt" in after else made.git("diff", "--shortstat", base, commit).strip()
+    assert counted == expected
