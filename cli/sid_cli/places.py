@@ -23,10 +23,12 @@ def own_socket(given: str | None) -> str:
     """Return the daemon's socket: `--socket`, else where the environment says.
 
     Raises:
-        UsageError: the path is too long for a Unix socket.
+        UsageError: the path is empty or too long for a Unix socket.
     """
     if given is None:
         return socket_path(os.environ, home())
+    if not given:
+        raise UsageError("--socket is empty", hint="name the daemon's socket, or leave it out")
     return checked_socket_path(absolute(given))
 
 
@@ -61,6 +63,8 @@ def repository(path: str) -> str | None:
 
 def existing(text: str) -> str | None:
     """Return what was typed as an absolute path without symbolic links if it exists as one, else None."""
+    if not text:
+        return None  # an empty variable of a script, which must not mean the folder one happens to stand in
     path = absolute(text)
     return os.path.realpath(path) if os.path.exists(path) else None  # noqa: PTH110 - as above
 

@@ -13,6 +13,9 @@ from typing import Any
 from sid_protocol.errors import UsageError
 
 _SPAN = re.compile(r"(\d+)\s*([smhd])")
+_DIGITS = 18
+"""More than a cursor ever has; Python reads no number of thousands of digits."""
+
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
@@ -27,7 +30,7 @@ def parse_since(text: str, now: datetime) -> int | datetime:
         UsageError: it is none of these.
     """
     plain = text.strip()
-    if plain.isascii() and plain.isdigit():
+    if plain.isascii() and plain.isdigit() and len(plain) <= _DIGITS:
         return int(plain)
     if re.fullmatch(rf"(?:{_SPAN.pattern}\s*)+", plain):
         spans = {_UNITS[unit]: 0.0 for _, unit in _SPAN.findall(plain)}
@@ -41,7 +44,7 @@ def parse_since(text: str, now: datetime) -> int | datetime:
         moment = datetime.fromisoformat(plain)
     except ValueError:
         raise UsageError(
-            f"--since {text!r} is neither a cursor nor a time",
+            f"--since {text[:80]!r} is neither a cursor nor a time",
             hint="such as 1250, 10m, 2h or 2026-03-01T12:00",
         ) from None
     return moment if moment.tzinfo else moment.astimezone()

@@ -277,6 +277,8 @@ def test_config_set_prints_what_changed_and_from_when(daemon, sictl):
         ('{"a": 1}', {}, {"a": 1}),
         ("NaN", 1.0, "NaN"),
         ("[" * 100_000, 1, "[" * 100_000),
+        ("1e400", 1.0, "1e400"),
+        ('{"a": -1e400}', {}, {"a": "-1e400"}),
     ],
 )
 def test_a_value_is_json_unless_the_setting_is_text(text, default, value):

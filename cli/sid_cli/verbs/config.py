@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import click
@@ -55,6 +56,12 @@ def split(action: str, words: tuple[str, ...]) -> tuple[str | None, str | None, 
     return run, padded[0], padded[1]
 
 
+def finite(text: str) -> float | str:
+    """Return a number of a JSON text; as text where no float is that large, for the daemon to refuse by its setting."""
+    value = float(text)
+    return value if math.isfinite(value) else text
+
+
 def parse_value(text: str, default: Any) -> Any:
     """Return VALUE as JSON where it is JSON, else as a string; a string setting takes any text as it is.
 
@@ -63,7 +70,7 @@ def parse_value(text: str, default: Any) -> Any:
         default: The setting's default, whose type says what is meant.
     """
     try:
-        value = json.loads(text, parse_constant=str)
+        value = json.loads(text, parse_constant=str, parse_float=finite)
     except (ValueError, RecursionError):
         return text
     return text if isinstance(default, str) and not isinstance(value, str) else value

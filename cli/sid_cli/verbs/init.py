@@ -23,6 +23,7 @@ from sid_cli.status_text import Look
 from sid_cli.survey import Offer, survey
 from sid_cli.text import clean
 from sid_cli.trust_text import done, next_command, trust_question
+from sid_cli.verbs.config import finite
 from sid_protocol.errors import Refused, SettingsInvalid, UsageError
 
 _READ_BYTES = 65_536
@@ -59,7 +60,14 @@ def command(
 ) -> None:
     """Set a repository up: goal, benchmark, harness and trust; asks on a terminal, else takes flags."""
     console = session.console
-    place = places.absolute(repo or session.run or ".")
+    if repo is not None and session.run is not None and repo != session.run:
+        raise UsageError(f"REPO is {repo!r} and --run is {session.run!r}", hint="say it once")
+    meant = next((word for word in (repo, session.run) if word is not None), ".")
+    if not meant:
+        raise UsageError(
+            "REPO is empty", hint="name the repository, or leave it out for the one you stand in"
+        )
+    place = places.absolute(meant)
     if not Path(place).is_dir():
         raise UsageError(f"{place} is no folder", hint="REPO is the path of a git repository")
     params = {**parameters(flags), "repo": place, "trust": trust, "dry_run": dry_run}
@@ -122,7 +130,7 @@ def assignment(text: str) -> tuple[str, Any]:
     if not equals or not key.strip():
         raise UsageError(f"--set {text!r} is not KEY=JSON", hint="such as --set plateau_window=5")
     try:
-        return key.strip(), json.loads(value, parse_constant=_refuse)
+        return key.strip(), json.loads(value, parse_constant=_refuse, parse_float=finite)
     except (ValueError, RecursionError):
         if not value.lstrip().startswith(("{", "[", '"')):
             return key.strip(), value

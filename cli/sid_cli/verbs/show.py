@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from sid_cli.completing import complete_round
-from sid_cli.options import topic_option, verb
+from sid_cli.options import FreeWords, topic_option, verb
 from sid_cli.round_text import round_whole
 from sid_cli.session import Session
 from sid_cli.status_text import Look
@@ -13,6 +13,9 @@ from sid_protocol.errors import UsageError
 
 LAST = 0
 """How the daemon is asked for the last round."""
+
+_DIGITS = 18
+"""More than any run will have rounds; Python reads no number of thousands of digits."""
 
 
 def split(words: tuple[str, ...]) -> tuple[str | None, int]:
@@ -25,7 +28,7 @@ def split(words: tuple[str, ...]) -> tuple[str | None, int]:
         case ():
             return None, LAST
         case (word,):
-            return (None, _round(word)) if word.isdecimal() else (word, LAST)
+            return (None, _round(word)) if word.removeprefix("-").isdecimal() else (word, LAST)
         case (run, word):
             return run, _round(word)
         case _:
@@ -35,12 +38,12 @@ def split(words: tuple[str, ...]) -> tuple[str | None, int]:
 
 
 def _round(word: str) -> int:
-    if not word.isascii() or not word.isdecimal() or int(word) < 1:
-        raise UsageError(f"ROUND is a number from 1, not {word!r}", hint="such as 'sictl show 7'")
+    if not word.isascii() or not word.isdecimal() or len(word) > _DIGITS or int(word) < 1:
+        raise UsageError(f"ROUND is a number from 1, not {word[:80]!r}", hint="such as 'sictl show 7'")
     return int(word)
 
 
-@verb("show", example="sictl show\nsictl show 7")
+@verb("show", example="sictl show\nsictl show 7", cls=FreeWords)
 @click.argument("words", metavar="[RUN] [ROUND]", nargs=-1, shell_complete=complete_round)
 @topic_option
 def command(session: Session, words: tuple[str, ...], topic: str | None) -> None:
