@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from sid_actors.workbench.scoring import check_format
 from sid_daemon.goal import read_families, read_ideas, read_rules, render_ideas
 from sid_daemon.store.files import write_whole
 from sid_protocol.errors import SettingsInvalid, StoreError
+from sid_protocol.ids import topic_slug
 from sid_protocol.settings import (
     Settings,
     check_family_count,
@@ -134,9 +136,25 @@ def change_setting(
         before = read_raw(root) or {}
         after = with_value(before, key, value)
         refuse_unknown(key)
+        check_topic(before, after)
         _check_more(root, key, parse_file(after))
         write_raw(root, after)
     return before, after
+
+
+def check_topic(before: Mapping[str, JsonValue], after: Mapping[str, JsonValue]) -> None:
+    """Refuse another topic: it is in the names of branches and tags, and the track lies where it says.
+
+    Raises:
+        SettingsInvalid: a track that has a topic was given another.
+    """
+    present = before.get("topic_slug", "default")
+    if isinstance(present, str) and after.get("topic_slug", "default") != present:
+        raise SettingsInvalid(
+            "topic_slug",
+            f"names this track, {topic_slug(present)}, for good",
+            hint="make one of another name: sictl init --topic NAME",
+        )
 
 
 def _check_more(root: Path, key: str, settings: Settings) -> None:

@@ -291,7 +291,13 @@ def _first_error(error: ValidationError) -> SettingsInvalid:
     if key == "settings":  # said of the settings as a whole, and begun with the key that is at fault
         key, why = why.split(" ", 1)
         got = got.get(key)
-    return SettingsInvalid(key, f"{why[:1].lower()}{why[1:]} (got {str(got)[:80]!r})")
+    return SettingsInvalid(key, f"{why[:1].lower()}{why[1:]} (got {_typed(got)})")
+
+
+def _typed(value: object) -> str:
+    """Return a refused value as one types it: JSON, or a bare word in quotes."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return repr(text[:80]) if isinstance(value, str) else text[:80]
 
 
 def _finite(name: str) -> float:

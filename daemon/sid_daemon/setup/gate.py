@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from pydantic import JsonValue
 
+from sid_daemon.config import check_topic
 from sid_daemon.goal import FAMILY_NAME, Goal
 from sid_protocol.errors import UsageError
 from sid_protocol.ids import topic_slug
@@ -73,8 +74,10 @@ def merged_settings(
         raw = with_value(raw, "scope.include", list(params.scope))
     if params.out_of_scope:
         raw = with_value(raw, "scope.exclude", list(params.out_of_scope))
+    named = raw
     for key, value in params.set.items():
         raw = with_value(raw, key, value)
+    check_topic(named, raw)
     return raw
 
 
