@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from sid_protocol.errors import NoSuchRun, UsageError
 from sid_protocol.ids import topic_slug
+from sid_protocol.locations import shell_word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,6 +41,12 @@ def choose(rows: Sequence[Row], *, text: str | None, path: str | None, cwd: str,
         UsageError: several do; the hint lists them.
     """
     wanted = [row for row in rows if topic is None or row["topic"] == topic_slug(topic)]
+    place = cwd if text is None else path
+    if topic is not None and (others := _of_other_topics(rows, wanted, text, place)):
+        there = ", ".join(f"{row['topic']} ({row['run_id']})" for row in others[:5])
+        raise NoSuchRun(
+            f"no run of the topic {topic_slug(topic)} there", hint=f"topics that there are: {there}"
+        )
     if text is None:
         return _unsaid(wanted, cwd)
     if path is not None and (found := of_path(wanted, path)):
@@ -56,8 +63,22 @@ def choose(rows: Sequence[Row], *, text: str | None, path: str | None, cwd: str,
     if found:
         return _only(found, f"{text!r} fits several runs", "more of the id")
     if path is not None:
-        raise NoSuchRun(f"no run in {path}", hint=f"set one up with 'sictl init {text}'")
+        raise NoSuchRun(f"no run in {path}", hint=f"set one up: sictl init {shell_word(text)}")
     raise NoSuchRun(f"no run {text!r}", hint=f"'sictl status' lists the runs{_known(rows)}")
+
+
+def _of_other_topics(
+    rows: Sequence[Row], wanted: Sequence[Row], text: str | None, path: str | None
+) -> list[Row]:
+    """Return the runs that fit but for their topic, if there are only such."""
+    if text is None and any(is_active(row) for row in wanted):
+        return []
+
+    def fit(among: Sequence[Row]) -> list[Row]:
+        named = [row for row in among if text and len(text) >= PREFIX_MIN and row["run_id"].startswith(text)]
+        return named or ([] if path is None else of_path(among, path))
+
+    return [] if fit(wanted) else fit(rows)
 
 
 def _unsaid(rows: Sequence[Row], cwd: str) -> Row:
@@ -99,9 +120,14 @@ def _only(rows: Sequence[Row], problem: str, remedy: str) -> Row:
     active = [row for row in rows if is_active(row)]
     if len(active) == 1:
         return active[0]
+    raise several(rows, problem, remedy)
+
+
+def several(rows: Sequence[Row], problem: str, remedy: str) -> UsageError:
+    """Return the error that lists runs of which one is to be named."""
     listed = ", ".join(f"{row['run_id']} ({row['topic']}, {row['status']})" for row in rows[:5])
     more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
-    raise UsageError(problem, hint=f"say which with {remedy}: {listed}{more}")
+    return UsageError(problem, hint=f"say which with {remedy}: {listed}{more}")
 
 
 def _known(rows: Sequence[Row]) -> str:

@@ -6,12 +6,12 @@ Pure. The trust question names the path, every command that would run, and what 
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sid_cli.status_text import Look
 from sid_cli.text import clean, number
+from sid_protocol.locations import shell_word
 
 _COMMANDS = ("benchmark_command", "guard_command", "holdout_command", "setup_command", "agent_command")
 _SEALED_SHOWN = 20
@@ -85,7 +85,7 @@ def next_command(result: Mapping[str, Any], cwd: str, *, root: str | None) -> st
         words += ["--topic", result["topic"]]
     if root is not None:
         words += ["--root", root]
-    return shlex.join(words)
+    return " ".join(map(shell_word, words))
 
 
 def done(result: Mapping[str, Any], command: str, look: Look) -> str:

@@ -145,5 +145,5 @@ async def _checked_settings(intake: Intake, run: KnownRun) -> Settings:
     if not await trio.Path(run.root).is_dir():
         raise StoreError(f"{run.root} is gone", hint="bring the repository back, then start the run")
     read = await trio.to_thread.run_sync(config.read_config, Path(run.root))
-    await intake.check_settings(run, run.repo, read.settings)
+    await intake.check_settings(run, run.repo, Path(run.root), read.settings)
     return read.settings

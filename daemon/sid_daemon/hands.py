@@ -337,7 +337,7 @@ class RunHands:
         if not await self._host.is_trusted(self._info.top, trust_digest(settings)):
             raise SidError(
                 "a setting that trust covers was changed",
-                hint=f"look at it and confirm: sictl init {self._info.top} --trust",
+                hint=f"look at it and confirm: {self._run.command('init', '--trust')}",
             )
 
     async def other_runs(self, window: int) -> tuple[RunLessons, ...]:

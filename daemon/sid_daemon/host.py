@@ -147,7 +147,7 @@ class Host:
         await self.recovered.wait()
         conductor = self.live(run.run_id)
         if conductor is None:
-            raise NotRunning(f"run {run.run_id} is not running", hint=f"start it: sictl start {run.repo}")
+            raise NotRunning(f"run {run.run_id} is not running", hint=f"start it: {run.command('start')}")
         return conductor
 
     @asynccontextmanager
@@ -230,15 +230,15 @@ class Host:
             kept = await trio.Path(self.copy_path(run.run_id)).exists()
             raise StoreError(
                 f"{run.root}/{DATABASE} is missing{'' if kept else ', and so is its copy'}",
-                hint=f"'sictl start {run.repo}' brings back the copy of the last recorded round"
+                hint=f"bring back the copy of the last recorded round: {run.command('start')}"
                 if kept
-                else f"set it up again: sictl init {run.repo}",
+                else f"set it up again: {run.command('init')}",
             )
         state = await store.open()
         if state is None:
             await store.close()
             raise StoreError(
-                f"{run.root}/{DATABASE} is empty", hint=f"set it up again: sictl init {run.repo}"
+                f"{run.root}/{DATABASE} is empty", hint=f"set it up again: {run.command('init')}"
             )
         return state
 

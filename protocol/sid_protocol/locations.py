@@ -1,6 +1,6 @@
 """Where things are: socket, state, settings of the daemon, and the root of a track.
 
-The table "Names and places" of the interfaces page as pure functions. Environment, home and the
+The table "Names and places" of the interfaces page as pure functions, and how a command names a place. Environment, home and the
 question whether a folder exists are arguments, so nothing here looks at the machine. Free of
 pydantic: the everyday verbs of the command line import it.
 """
@@ -18,6 +18,7 @@ SOCKET_PATH_LIMIT_BYTES = 107
 """Longest path of a Unix socket: `sun_path` holds 108 bytes with its NUL."""
 
 _FLAT_MARKS = ("config", "state")
+_PLAIN = "@%+=:,./-_"
 
 
 def socket_path(env: Mapping[str, str], home: str) -> str:
@@ -96,6 +97,53 @@ def track_root(repo: str, topic: str | None, root: str | None, is_dir: Callable[
         only_topics = is_dir(f"{flat}/topics") and not any(is_dir(f"{flat}/{mark}") for mark in _FLAT_MARKS)
         return own if only_topics else flat
     return own
+
+
+def topic_of(root: str) -> str | None:
+    """Return the topic whose usual root this is, or None where a root was chosen freely, or is a flat one.
+
+    >>> topic_of("/src/primes/.sid/topics/speed"), topic_of("/src/primes/.omc/self-improve")
+    ('speed', None)
+    """
+    folder, _, slug = root.rpartition("/")
+    return slug if folder.endswith(("/.sid/topics", "/.omc/self-improve/topics")) else None
+
+
+def track_command(verb: str, repo: str, root: str, *more: str) -> str:
+    """Return the command that does something with one track, as one types it in any folder.
+
+    Args:
+        verb: Of `sictl`, one that takes REPO and `--topic` or `--root`.
+        repo: Absolute path of the repository.
+        root: The track's root, absolute.
+        more: Flags after that, as they are to be shown.
+    """
+    topic = topic_of(root)
+    if root == f"{repo}/.omc/self-improve" or topic == "default":
+        which = []
+    else:
+        which = ["--root", root] if topic is None else ["--topic", topic]
+    return " ".join(["sictl", verb, *map(shell_word, (repo, *which)), *more])
+
+
+def shell_word(text: str) -> str:
+    r"""Return text as a shell takes it for one word, on one line whatever characters it has.
+
+    >>> shell_word("a/b.py"), shell_word("it's"), shell_word("a\nb")
+    ('a/b.py', "'it'\"'\"'s'", "$'a\\x0ab'")
+    """
+    if text and all(char.isascii() and (char.isalnum() or char in _PLAIN) for char in text):
+        return text
+    if text.isprintable():
+        quoted = text.replace("'", "'\"'\"'")
+        return f"'{quoted}'"
+    return f"$'{''.join(map(_in_ansi_quotes, text))}'"
+
+
+def _in_ansi_quotes(char: str) -> str:
+    if char.isprintable():
+        return f"\\{char}" if char in "'\\" else char
+    return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogateescape"))
 
 
 def _own(env: Mapping[str, str], name: str) -> str:

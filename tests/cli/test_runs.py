@@ -79,12 +79,27 @@ def test_several_active_and_nothing_said_lists_them():
         {"text": "x", "path": "/src/none"},
         {"text": None},
         {"text": "r111a", "topic": "fast"},
+        {"text": "", "path": None, "cwd": "/src/one"},
     ],
 )
 def test_no_such_run(words):
     with pytest.raises(NoSuchRun) as caught:
         chosen(ALL, **words)
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("words", "there"),
+    [
+        ({"text": ".", "path": "/src/many"}, "fast (r222aaaa), small (r222bbbb)"),
+        ({"text": None, "cwd": "/src/many"}, "fast (r222aaaa), small (r222bbbb)"),
+        ({"text": "r111a"}, "default (r111aaaa)"),
+    ],
+)
+def test_another_topic_than_there_is_lists_those_that_there_are(words, there):
+    with pytest.raises(NoSuchRun, match="topic nosuch") as caught:
+        chosen(ALL, **words, topic="nosuch")
+    assert caught.value.hint.endswith(there)
 
 
 def test_a_folder_with_a_similar_name_is_another_repository():
@@ -104,6 +119,9 @@ def test_places_are_absolute_and_resolved(short_dir: Path, repo, monkeypatch):
     assert existing("..") == existing(str(short_dir / "link")) == str(made.path)
     assert repository(str(short_dir / "link" / "a")) == str(made.path)
     assert existing("nothing") is None
+    assert existing("") is None
+    with pytest.raises(UsageError, match="empty"):
+        own_socket("")
     assert repository("/") is None
     assert own_socket("s.sock") == str(made.path / "a" / "s.sock")
 

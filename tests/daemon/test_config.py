@@ -76,6 +76,7 @@ def test_every_setting_of_clients_at_once_is_kept(root: Path) -> None:
         ("detectors", {"no_such": "warn"}),
         ("detectors.no_such", "warn"),
         ("benchmark_format", "regex:("),
+        ("topic_slug", "other"),
     ],
 )
 def test_a_setting_that_is_refused_is_not_written(root: Path, key: str, value: object) -> None:
@@ -86,7 +87,7 @@ def test_a_setting_that_is_refused_is_not_written(root: Path, key: str, value: o
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "got"), [("benchmark_format", "xml", "'xml'"), ("score_bounds", [2, 1], "'[2, 1]'")]
+    ("key", "value", "got"), [("benchmark_format", "xml", "'xml'"), ("score_bounds", [2, 1], "[2, 1]")]
 )
 def test_a_refused_value_is_quoted_alone(root: Path, key: str, value: object, got: str) -> None:
     with pytest.raises(SettingsInvalid) as caught:

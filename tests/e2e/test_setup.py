@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import MakeRepo
-from tests.e2e.harness import SEALED_BENCHMARK, Done, World
+from tests.e2e.harness import BIN, SEALED_BENCHMARK, Done, World
 from tests.repos import Repo
 
 ROOT = ".sid/topics/default"
@@ -48,6 +50,12 @@ def test_places_that_are_no_repository_with_commits(world: World, repo: MakeRepo
         (("--set", "max_iterations=-1"), 2, "max_iterations"),
         (("--set", "deadlines.executer=3"), 2, "did you mean executor?"),
         (("--set", "max_iterations=NaN"), 2, "max_iterations"),
+        (
+            ("--set", "max_iterations=1e400"),
+            2,
+            "setting max_iterations: input should be a valid integer (got '1e400')",
+        ),
+        (("--set", "topic_slug=other"), 2, "--topic NAME"),
         (("--agents", "9"), 2, "9 agents need as many approach families, there are 8"),
         (("--format", "xml"), 2, "benchmark_format"),
         (("--agent-command", "no-such-program --x"), 2, "no-such-program is not on PATH"),
@@ -259,7 +267,7 @@ def test_git_clean_costs_nothing(world: World, numbers: Repo) -> None:
     assert not (numbers.path / ".sid").exists()
 
     lost = world.row(numbers)
-    assert "brings back" in (lost["reason"] or "")
+    assert "bring back" in (lost["reason"] or "")
     world.run(numbers, "--rounds", "1")
 
     rounds = world.sictl("history", numbers.path, "--json").json["rounds"]
@@ -340,3 +348,23 @@ def test_a_moved_branch_is_taken_over_where_the_settings_say_so(world: World, nu
 
     assert [row["score"] for row in world.rounds(numbers)] == [10.0, 20.0]
     assert numbers.git("rev-parse", "improve/raise_the_number^1") == mine
+
+
+def test_what_a_refusal_says_to_type_is_right_as_it_stands(world: World, repo: MakeRepo) -> None:
+    made = repo(SEALED_BENCHMARK, name="it's a\tproject")
+    run = world.init(made, world.agent(), "--topic", "one", "--json").json["run_id"]
+    noted = world.sictl("config", "set", run, "guard_command", '["true"]', "--json").json["notes"][0]
+    command = world.sictl("start", run, "--json", code=5).json["error"]["hint"].partition(": ")[2]
+    assert noted.endswith(command)
+
+    path = f"{BIN}:{os.environ['PATH']}"
+    typed = subprocess.run(
+        ["bash", "-c", f"{command} --json"],
+        env={**world.env, "PATH": path},
+        cwd="/",
+        capture_output=True,
+        check=True,
+    )
+
+    assert json.loads(typed.stdout)["run_id"] == run
+    assert "--topic three" in one_line(world.sictl("start", made.path, "--topic", "three", code=4))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+
 import pytest
 
 from sid_protocol import locations
@@ -91,3 +94,39 @@ OMC = "/r/.omc/self-improve"
 )
 def test_root_of_a_track(topic: str | None, root: str | None, present: set[str], expected: str) -> None:
     assert locations.track_root("/r", topic, root, present.__contains__) == expected
+
+
+@pytest.mark.parametrize(
+    ("root", "flags"),
+    [
+        ("/a b/.sid/topics/default", ""),
+        ("/a b/.sid/topics/speed", " --topic speed"),
+        ("/a b/.omc/self-improve/topics/speed", " --topic speed"),
+        ("/a b/.omc/self-improve", ""),
+        ("/x y/track", " --root '/x y/track'"),
+        ("/a b/.sid/topics/speed/deeper", " --root '/a b/.sid/topics/speed/deeper'"),
+    ],
+)
+def test_a_command_names_the_track_that_it_is_about(root: str, flags: str) -> None:
+    assert locations.track_command("init", "/a b", root, "--trust") == f"sictl init '/a b'{flags} --trust"
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "plain/a-b_c.py",
+        "",
+        "it's",
+        'say "x"',
+        "$HOME `x`",
+        "a\nb\t'\\x41",
+        "größe",
+        "\udcff\x1b[31m",
+        "a\u200bb",
+    ],
+)
+def test_a_word_is_what_a_shell_makes_of_it_and_stays_on_its_line(word: str) -> None:
+    quoted = locations.shell_word(word)
+    assert quoted.isprintable()
+    said = subprocess.run(["bash", "-c", f"printf %s {quoted}"], capture_output=True, check=True).stdout
+    assert os.fsdecode(said) == word

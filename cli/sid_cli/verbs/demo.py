@@ -37,6 +37,7 @@ from sid_cli.verbs.diff import painted
 from sid_cli.verbs.history import all_rounds
 from sid_cli.verbs.plot import write_whole
 from sid_protocol.errors import SidError, UsageError
+from sid_protocol.locations import shell_word
 
 _IDLE_EXIT_S = 60
 _LEAVE_S = 10.0
@@ -113,7 +114,9 @@ def _finish(session: Session, client: Client, outcome: Outcome, *, gone: Path | 
     diff = client.call("run.diff", run)["diff"]
     chart = _chart(client, row["run_id"], outlive=gone is not None)
     us = "sictl" if shutil.which("sictl") else shlex.quote(str(Path(sys.argv[0]).resolve()))
-    commands = [*([] if gone else [f"git -C {clean(row['repo'])} log --graph --oneline --all"]), *NEXT][:3]
+    commands = [*([] if gone else [f"git -C {shell_word(row['repo'])} log --graph --oneline --all"]), *NEXT][
+        :3
+    ]
     commands = [command.replace("sictl", us) for command in commands]
     # Where the demo's repository goes away, a line that names it or its branch is of no use.
     useless = (str(gone), "improve/") if gone else ()

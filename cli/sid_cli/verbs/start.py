@@ -14,6 +14,7 @@ from sid_cli.options import topic_option, verb
 from sid_cli.session import Session
 from sid_cli.text import clean
 from sid_protocol.errors import UsageError
+from sid_protocol.locations import track_root
 
 
 @verb("start", example="sictl start\nsictl start ~/src/primes --rounds 3 --wait")
@@ -33,7 +34,7 @@ def command(
 ) -> None:
     """Start a run, or let a stopped one go on; prints its id."""
     with session.daemon(spawn=True) as client:
-        track = target(session, client, repo, topic)
+        track = target(session, client, repo, topic, root)
         asked = {"rounds": rounds, "root": None if root is None else places.absolute(root)}
         params = {**track, **{name: value for name, value in asked.items() if value is not None}}
         if not wait:
@@ -42,12 +43,14 @@ def command(
     _wait(session, params)
 
 
-def target(session: Session, client: Client, repo: str | None, topic: str | None) -> dict[str, Any]:
+def target(
+    session: Session, client: Client, repo: str | None, topic: str | None, root: str | None
+) -> dict[str, Any]:
     """Return `{repo, topic?, root?}` of the track that was meant.
 
     Raises:
         NoSuchRun: REPO is no path, and no run's id.
-        UsageError: REPO and `--run` disagree.
+        UsageError: REPO and `--run` disagree, or REPO has several tracks and none at the usual place.
     """
     if repo is not None and session.run is not None and repo != session.run:
         raise UsageError(f"REPO is {repo!r} and --run is {session.run!r}", hint="say it once")
@@ -65,9 +68,20 @@ def target(session: Session, client: Client, repo: str | None, topic: str | None
     if len(found) == 1:
         row = found[0]
         return {"repo": row["repo"], "topic": row["topic"], "root": row["root"]}
+    if (
+        topic is None
+        and root is None
+        and found
+        and not _is_dir(track_root(found[0]["repo"], None, None, _is_dir))
+    ):
+        raise runs.several(found, f"{path} has several runs", "--topic T")
     if not Path(path).is_dir():
         raise UsageError(f"{path} is no folder", hint="REPO is the path of a git repository")
     return {"repo": places.repository(path) or path, **named}
+
+
+def _is_dir(path: str) -> bool:
+    return Path(path).is_dir()
 
 
 def _tell(session: Session, result: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from sid_cli.runs import is_active
 from sid_cli.session import Session
 from sid_cli.text import clean
 from sid_protocol.errors import Refused
+from sid_protocol.locations import track_command
 
 
 @verb("stop", example="sictl stop\nsictl stop --now --yes")
@@ -32,5 +33,6 @@ def command(session: Session, *, run: str | None, topic: str | None, now: bool, 
                 )
         session.interrupt_note = "the run stops all the same; 'sictl status' shows when it has"
         result = client.call("run.cancel", {"run": row["run_id"], "now": now})
-    text = f"{clean(row['run_id'])}: {clean(result['status'])}; go on with 'sictl start {clean(row['repo'])}'"
+    again = track_command("start", row["repo"], row["root"])
+    text = f"{clean(row['run_id'])}: {clean(result['status'])}; go on with: {again}"
     console.result({"run_id": row["run_id"], "status": result["status"]}, text)

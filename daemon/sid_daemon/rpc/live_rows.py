@@ -172,7 +172,7 @@ def _rounded(seconds: float | None) -> float | None:
 
 def lost_row(run: KnownRun, why: str = "") -> RunRow:
     """Return the row of a run whose database is not there any more, or cannot be read."""
-    gone = f"{run.root}/{DATABASE} is missing; 'sictl start {run.repo}' brings back the daemon's copy"
+    gone = f"{run.root}/{DATABASE} is missing; bring back the daemon's copy: {run.command('start')}"
     blank = Settings()
     return RunRow(
         run_id=run.run_id,

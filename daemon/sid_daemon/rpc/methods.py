@@ -279,7 +279,7 @@ class Methods:
         if self._host.live(run.run_id) is not None and params.key.split(".")[0] in TRUSTED_KEYS:
             raise Refused(
                 f"{params.key} is covered by trust and the run is active",
-                hint=f"stop it, then: sictl init {run.repo} --set {params.key}=… --trust",
+                hint=f"stop it, then: {run.command('init', f'--set {params.key}=…', '--trust')}",
             )
         raw, changed = await trio.to_thread.run_sync(config.change_setting, root, params.key, params.value)
         settings = parse_file(changed)
@@ -294,7 +294,7 @@ class Methods:
         notes = []
         if change is not None and params.key.split(".")[0] in TRUSTED_KEYS:
             notes.append(
-                f"{params.key} is covered by trust; confirm before the next start: sictl init {run.repo} --trust"
+                f"{params.key} is covered by trust; confirm before the next start: {run.command('init', '--trust')}"
             )
         return ConfigResult(
             settings=setting_rows(settings, changed, params.key),

@@ -20,7 +20,7 @@ from sid_daemon.goal import read_families, read_objective, read_rules, render_go
 from sid_daemon.setup import gate
 from sid_protocol.errors import Refused
 from sid_protocol.ids import topic_slug
-from sid_protocol.locations import track_root
+from sid_protocol.locations import topic_of, track_command, track_root
 from sid_protocol.params import InitParams
 from sid_protocol.settings import (
     TRUSTED_KEYS,
@@ -125,7 +125,7 @@ def draft_of(root: Path, params: InitParams, default_branch: str) -> Draft:
     check_family_count(settings, tuple(name for name, _ in read_families(harness)))
     return Draft(
         root=root,
-        topic=topic_slug(params.topic or str(raw.get("topic_slug", ""))),
+        topic=topic_slug(params.topic or topic_of(str(root)) or str(raw.get("topic_slug", ""))),
         raw=raw,
         settings=settings,
         objective=objective,
@@ -149,5 +149,6 @@ def checked_config(root: Path, repo: str) -> config.Config:
     """Read a track's files and refuse one without a benchmark; blocks."""
     read = config.read_config(root)
     if not read.settings.benchmark_command.strip():
-        raise Refused(f"{repo} has no benchmark", hint=f"name one: sictl init {repo} --benchmark CMD --trust")
+        how = track_command("init", repo, str(root), "--benchmark CMD --trust")
+        raise Refused(f"{repo} has no benchmark", hint=f"name one: {how}")
     return read

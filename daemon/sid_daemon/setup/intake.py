@@ -37,6 +37,7 @@ from sid_daemon.store.registry import KnownRun
 from sid_protocol.errors import AlreadyRunning, NoSuchRun, Refused
 from sid_protocol.events import RoundsAsked
 from sid_protocol.ids import goal_slug, topic_slug
+from sid_protocol.locations import track_command
 from sid_protocol.params import InitParams, ReplayParams, StartParams
 from sid_protocol.settings import (
     Settings,
@@ -196,7 +197,7 @@ class Intake:
         if run is not None and await trio.to_thread.run_sync(_has_files_alone, root):
             run = None  # the journal is lost with its copy: what its views tell is taken over
         read = await trio.to_thread.run_sync(checked_config, root, repo)
-        await self.check_settings(run, repo, read.settings)
+        await self.check_settings(run, repo, root, read.settings)
         mode = await trio.to_thread.run_sync(takeover.active_mode, Path(repo), time.time())
         if mode is not None and "/.omc/" in f"{root}/":
             raise Refused(
@@ -248,7 +249,7 @@ class Intake:
         started = await self.start(StartParams(repo=info.top, topic=made.topic, root=made.root))
         return ReplayResult(**started.model_dump(), replay_of=recorded, root=made.root, topic=made.topic)
 
-    async def check_settings(self, run: KnownRun | None, repo: str, settings: Settings) -> None:
+    async def check_settings(self, run: KnownRun | None, repo: str, root: Path, settings: Settings) -> None:
         """Refuse settings that do not fit the run, or that the user has not confirmed; a replay runs nothing.
 
         Raises:
@@ -259,9 +260,9 @@ class Intake:
             async with self._host.opened(run) as (state, _):
                 check_kind(state, settings)
         if settings.agent_backend != "replay":
-            await self.check_trust(repo, settings)
+            await self.check_trust(repo, root, settings)
 
-    async def check_trust(self, repo: str, settings: Settings) -> None:
+    async def check_trust(self, repo: str, root: Path, settings: Settings) -> None:
         """Refuse settings that the user has not confirmed.
 
         Raises:
@@ -270,7 +271,7 @@ class Intake:
         if not await self._host.is_trusted(repo, trust_digest(settings)):
             raise Refused(
                 f"{repo} is not trusted with its present settings",
-                hint=f"look at them and confirm: sictl init {repo} --trust",
+                hint=f"look at them and confirm: {track_command('init', repo, str(root), '--trust')}",
                 data={"trusts": trusts(settings)},
             )
 
@@ -298,7 +299,8 @@ class Intake:
                 return run
         if not await trio.Path(root / "config" / "settings.json").exists():
             raise NoSuchRun(
-                f"no track is set up in {site.info.top}", hint=f"set it up: sictl init {site.info.top}"
+                f"no track is set up in {site.info.top}",
+                hint=f"set it up: {track_command('init', site.info.top, str(root))}",
             )
         return None
 
@@ -308,7 +310,7 @@ class Intake:
         if made.run_id is None:
             raise Refused(
                 f"the track in {made.root} is not complete: {', '.join(made.missing)}",
-                hint=f"complete it: sictl init {made.repo} {' '.join(made.missing)}",
+                hint=f"complete it: {track_command('init', made.repo, made.root, *made.missing)}",
             )
         return await self._host.find(made.run_id)
 

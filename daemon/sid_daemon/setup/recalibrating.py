@@ -33,7 +33,7 @@ class Gate(Protocol):
 
     open_site: OpenSite
 
-    async def check_trust(self, repo: str, settings: Settings) -> None:
+    async def check_trust(self, repo: str, root: Path, settings: Settings) -> None:
         """Refuse settings that the user has not confirmed."""
 
 
@@ -50,7 +50,7 @@ async def recalibrate(host: Host, gate: Gate, run: KnownRun) -> CalibrateResult:
     site = await gate.open_site(run.repo, run.root, run.topic)
     try:
         settings = (await trio.to_thread.run_sync(config.read_config, Path(run.root))).settings
-        await gate.check_trust(run.repo, settings)
+        await gate.check_trust(run.repo, Path(run.root), settings)
         await site.check(settings)
         async with host.opened(run) as (state, _):
             head = await site.improve_head(state.goal_slug) or state.head

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sid_protocol.errors import StoreError
+from sid_protocol.locations import track_command
 
 SCHEMA = (
     """
@@ -45,6 +46,10 @@ class KnownRun:
     root: str
     active: bool
     created_at: str
+
+    def command(self, verb: str, *more: str) -> str:
+        """Return the command that does something with its track, as one types it; see `track_command`."""
+        return track_command(verb, self.repo, self.root, *more)
 
 
 class Registry:
