@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sid_actors import refs
-from sid_actors.workbench import disk, pool, registration
+from sid_actors.workbench import deleting, pool, registration
 from sid_daemon.main import main
 from sid_daemon.store import shown
 from sid_daemon.store.journal import Journal
@@ -104,7 +104,7 @@ def install() -> None:
         "view": (shown, "replace"),
         "list": (shown, "extend"),
         "settle": (shown, "sync_folder"),
-        "remove": (disk, "remove"),
+        "remove": (deleting, "remove"),
         "worktree": (registration, "register"),
     }
     for name, (place, attribute) in blocking.items():
