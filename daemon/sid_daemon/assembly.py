@@ -27,6 +27,7 @@ from sid_daemon.daemon_settings import DaemonSettings
 from sid_daemon.hands import MakeRunConductor
 from sid_daemon.host import Host
 from sid_daemon.logs import Logs
+from sid_daemon.retelling import tell_what_is_missing
 from sid_daemon.rpc.answers import Answers
 from sid_daemon.rpc.lesson_methods import LessonMethods
 from sid_daemon.rpc.log_methods import LogMethods
@@ -105,7 +106,7 @@ def assemble(
         machine,
         host,
         Answers(handlers, about.version),
-        functools.partial(_resume, host, intake, emit),
+        functools.partial(_resume, host, intake, emit, logs),
         functools.partial(_prepare, state_dir),
         release_jobs,
     )
@@ -120,11 +121,12 @@ def _prepare(state_dir: Path) -> list[int]:
     return killed
 
 
-async def _resume(host: Host, intake: Intake, emit: Emit, run: KnownRun) -> None:
+async def _resume(host: Host, intake: Intake, emit: Emit, logs: Logs, run: KnownRun) -> None:
     """Go on with a run that was active when the last daemon ended; what hinders it is logged."""
     try:
         if await trio.Path(run.common_dir).is_dir() and await host.restore(run):
             emit("warning", "restored_from_copy", run_id=run.run_id, root=run.root)
+        await tell_what_is_missing(host, logs, emit, run)
         settings = await _checked_settings(intake, run)
         await host.start(run, settings, rounds=None, again=True)
     except SidError as error:

@@ -14,7 +14,7 @@ import json
 import os
 import select
 import threading
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -43,6 +43,7 @@ _LEADING = (
     "candidate",
     "duration_s",
 )
+_OTHERS = 64  # records of a run that no event of its journal tells of, between those that are looked for
 _ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}  # syslog's
 _PIPE_BYTES = 4096  # what poll(2) promises that a pipe takes without waiting: PIPE_BUF
@@ -151,6 +152,29 @@ class Logs:
             self._queue.append(entry)
             self._queue_bytes += len(entry.line.data)
         self._wake()
+
+    def known_of(self, run_id: str, records: Sequence[tuple[str, str, Mapping[str, Any]]]) -> int | None:
+        """Return how many of a run's records, the first ones, are in the files; blocks.
+
+        Args:
+            run_id: The run.
+            records: Level, event and fields of what was to be told last, in order.
+
+        Returns:
+            None where there is none of them, or the files cannot be read.
+        """
+        mark = f'"run_id":"{run_id}"'.encode()
+        try:
+            last = self._files.tail(lambda data: mark in data, len(records) + _OTHERS) if self._files else []
+        except OSError:
+            return None
+        told = {_told(line.data) for line in last}
+        for count in range(len(records), 0, -1):
+            level, event, fields = records[count - 1]
+            record = self._ordered({"level": level, "event": event, "run_id": run_id, **fields})
+            if _told(_dump(record, 0)) in told:
+                return count
+        return None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Write and hand on until `stop` or cancelled; what is queued then is written before it returns."""
@@ -276,6 +300,12 @@ def configure(logs: Logs, level: str = "info") -> None:
         logger_factory=structlog.ReturnLoggerFactory(),
         cache_logger_on_first_use=True,
     )
+
+
+def _told(line: bytes) -> str:
+    """Return what a record tells, whenever it does."""
+    record = json.loads(line)
+    return json.dumps({name: record[name] for name in sorted(record) if name not in ("timestamp", "cursor")})
 
 
 def _name_of(level: int) -> str:

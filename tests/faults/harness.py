@@ -6,18 +6,25 @@ then, and puts them back, at the same paths, before every case.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sid_daemon.core.run import step
+from sid_daemon.core.state import RunState
+from sid_daemon.store.journal import Journal
+from sid_daemon.store.records_log import log_records
+from sid_protocol.events import parse_event
 from tests.e2e.harness import HANG_S, SEALED_BENCHMARK, World, sandbox_works
 from tests.repos import Repo
 
@@ -115,7 +122,8 @@ class Stage:
                 env=env,
             )
             os.close(write_end)
-            ready.readline()
+            is_up = ready.readline() == b"ready\n"
+        assert is_up or process.wait(HANG_S) == -signal.SIGKILL, "the daemon did not come up"
         return process
 
     def start(self) -> None:
@@ -185,6 +193,28 @@ class Stage:
             found = database.execute("SELECT body FROM events WHERE kind = ? ORDER BY seq", (kind,))
             return [row[0] for row in found]
 
+    def wrongly_told(self) -> list[str]:
+        """Return the log records that the journal tells of and that are not in the log, or not as often."""
+        due: Counter[str] = Counter()
+        state: RunState | None = None
+        with closing(Journal(self.database)) as journal:
+            for _, body in journal.each_event():
+                event = parse_event(body)
+                after, _ = step(state, event)
+                records = log_records(state, event, after) if state else []
+                for level, name, fields in records:
+                    due[as_told({"level": level, "event": name, "run_id": self.run_id, **fields})] += 1
+                state = after
+        found = Counter(
+            as_told(json.loads(line))
+            for file in (self.world.state / "logs").iterdir()
+            for line in file.read_text().splitlines()
+            if self.run_id in line
+        )
+        return [
+            f"{found[one]} times, not {times}: {one}" for one, times in due.items() if found[one] != times
+        ]
+
     def disagreements(self) -> list[str]:
         """Return what `run.verify` says."""
         with self.world.wire() as wire:
@@ -207,6 +237,7 @@ class Stage:
         causes = [cause_of(body) for kind in once for body in self.bodies(kind)]
         assert len(causes) == len(set(causes)), f"something was done twice: {causes}"
         self.leave(daemon)
+        assert not (wrong := self.wrongly_told()), "\n".join(wrong)
         assert self.world.jobs() == [], "a process was left"
         assert self.repo.worktrees() == []
         assert [name for name in self.repo.branches() if name.startswith("experiment/")] == []
@@ -215,6 +246,11 @@ class Stage:
         assert not [str(path) for path in (self.repo.path / ".git").rglob("*.lock")]
         assert not [str(path) for path in self.root.rglob("*.new")]
         assert self.repo.fingerprint() == self.before
+
+
+def as_told(record: dict[str, Any]) -> str:
+    """Return a log record as text, whenever it was told."""
+    return json.dumps({name: record[name] for name in sorted(record) if name not in ("timestamp", "cursor")})
 
 
 def cause_of(body: str) -> str:

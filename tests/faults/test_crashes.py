@@ -13,7 +13,7 @@ import pytest
 from tests.faults.harness import Stage
 
 # Where it hurts most: a ref has moved, or is locked, or a batch is durable, and nothing else knows of it yet.
-CHOSEN = ("ref:2:after", "ref:2:locked", "view:40:before")
+CHOSEN = ("ref:2:after", "ref:2:locked", "journal:9:after")
 
 
 def crash_and_go_on(stage: Stage, point: str, **env: str) -> None:

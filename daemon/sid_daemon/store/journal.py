@@ -173,13 +173,13 @@ class Journal:
 
     def newest_version(self) -> int:
         """Return the newest version of which there is a snapshot; 0 where there is none."""
-        row = self._one("SELECT max(version) FROM snapshots", ())
-        return int(str(row[0])) if row and row[0] is not None else 0
+        return int(str(next(self._all("SELECT coalesce(max(version), 0) FROM snapshots", ()))[0]))
 
-    def newest_snapshot(self, version: int) -> tuple[int, str] | None:
-        """Return `(seq, JSON)` of the newest snapshot of this version, or None."""
-        row = self._one("SELECT seq, body FROM snapshots WHERE version = ? ORDER BY seq DESC", (version,))
-        return (int(str(row[0])), str(row[1])) if row else None
+    def newest_snapshot(self, version: int, back: int = 0) -> tuple[int, str] | None:
+        """Return `(seq, JSON)` of the newest snapshot of this version, or of so many before it, or None."""
+        sql = "SELECT seq, body FROM snapshots WHERE version = ? ORDER BY seq DESC"
+        rows = list(self._all(sql, (version,)))[back:]
+        return (int(str(rows[0][0])), str(rows[0][1])) if rows else None
 
     def events_after(self, seq: int) -> Iterator[tuple[int, str]]:
         """Yield `(seq, JSON)` of all events after one, in order, a few at a time, however many there are."""
