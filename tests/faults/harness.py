@@ -145,6 +145,7 @@ class Stage:
         daemon = self.fault_daemon(under=under, SID_FAULT=point, **env)
         self.start()
         if self.until_end(daemon):
+            assert daemon.returncode == -signal.SIGKILL, f"the daemon ended by itself: {daemon.returncode}"
             return True
         with suppress(OSError, AssertionError):  # it may die of what comes after the run's end
             self.leave(daemon)
