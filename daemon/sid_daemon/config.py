@@ -251,13 +251,22 @@ def take_ideas(root: Path, iteration: int) -> tuple[str, ...]:
         return read_ideas(_read(taken) or "")
 
 
-def return_ideas(root: Path, ideas: tuple[str, ...]) -> None:
-    """Put ideas in front of what has come since."""
-    path = root / "config" / "idea.md"
+def return_ideas(root: Path, iteration: int, ideas: tuple[str, ...]) -> None:
+    """Put the ideas that a round has taken in front of what has come since, as they were written if that is still known."""
+    path, taken = root / "config" / "idea.md", root / "config" / f".idea.taken.{iteration}.md"
     with _WRITING:
         since = _read(path) or ""
-        if not since.startswith(render_ideas(ideas)):
-            write_whole(path, (render_ideas(ideas) + since).encode())
+        later = read_ideas(since)
+        if later[: len(ideas)] != ideas:
+            text = _read(taken) or ""
+            if read_ideas(text) != ideas:
+                text = render_ideas(ideas)
+            elif not text.endswith("\n"):
+                text += "\n"
+            if read_ideas(text + since) != (*ideas, *later):
+                text += "\n"  # else the last one and the first one since are one paragraph
+            write_whole(path, (text + since).encode())
+        taken.unlink(missing_ok=True)
 
 
 def append_idea(root: Path, text: str) -> None:

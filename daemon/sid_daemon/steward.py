@@ -65,7 +65,9 @@ class Steward(Actor[PrepareRound | ReturnIdeas, Answer]):
         """Carry one command out."""
         try:
             if isinstance(message, ReturnIdeas):
-                await trio.to_thread.run_sync(config.return_ideas, self.root, message.ideas)
+                await trio.to_thread.run_sync(
+                    config.return_ideas, self.root, message.iteration, message.ideas
+                )
                 return IdeasReturned(cause=message.id)
             activity.touch("cleaning up")
             return await self._prepare(message, activity)

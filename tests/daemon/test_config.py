@@ -9,6 +9,7 @@ import pytest
 from pydantic import JsonValue
 
 from sid_daemon import config
+from sid_daemon.goal import read_ideas
 from sid_daemon.rpc.setting_rows import setting_before, setting_rows
 from sid_protocol.errors import SettingsInvalid
 from sid_protocol.settings import Settings, parse_file
@@ -47,6 +48,25 @@ def test_taken_ideas_leave_an_empty_file_and_a_file_without_ideas_is_left_alone(
     path.write_text("a set\n")
     assert config.take_ideas(root, 1) == ("a cache", "a set")
     assert path.read_text() == ""
+
+
+@pytest.mark.parametrize("since", ["", "- later\n", "later\n"])
+def test_returned_ideas_stand_as_they_were_written_before_what_came_since(root: Path, since: str) -> None:
+    path, text = root / "config" / "idea.md", "# Mine\n\n- a cache\n\nor two\nlines <!-- hm -->"
+    path.write_text(text)
+    ideas = config.take_ideas(root, 1)
+    path.write_text(since)
+    for _ in range(2):  # once more after a crash
+        config.return_ideas(root, 1, ideas)
+        assert path.read_text().startswith(f"{text}\n")
+        assert path.read_text().endswith(since)
+        expected = (*ideas, *(["later"] if since else []))
+        assert read_ideas(path.read_text()) == expected
+    assert config.take_ideas(root, 1) == expected, "the round that gave them back began once more"
+
+    path.write_text(since)
+    config.return_ideas(root, 2, ("known from the journal alone",))
+    assert read_ideas(path.read_text()) == ("known from the journal alone", *expected[len(ideas) :])
 
 
 def test_every_setting_of_clients_at_once_is_kept(root: Path) -> None:
