@@ -58,6 +58,14 @@ def test_constraints_are_names_and_versions() -> None:
     assert wanted - pinned == set()
 
 
+def test_every_dependency_is_imported() -> None:
+    code = "\n".join(path.read_text() for path in _sources(*CODE))
+    names = [re.split(r"[><=]", need)[0] for need in PROJECT["dependencies"]]
+
+    imported = set(re.findall(r'\b(?:import |from |import_module\(")(\w+)', code))
+    assert [name for name in names if name not in imported] == []
+
+
 def test_everything_is_caught_in_two_places_only() -> None:
     found: Counter[str] = Counter()
     for path in _sources(*CODE):
