@@ -38,6 +38,10 @@ PASSED_ON = ("PATH", "HOME", "LANG", "TERM", "USER")
 """All that an agent gets of the daemon's environment, besides what `agent_env` names."""
 
 _LINE_LIMIT = 4000
+_TOLD_BYTES = 1 << 20
+"""What of one turn's standard error goes to the log; else one agent could push the records of all others out of it."""
+_RECORD_BYTES = 200
+"""What a record takes beside its line."""
 _RANKS = {"executor": 0, "critic": 1, "architect": 2, "planner": 3, "researcher": 4}
 
 
@@ -207,7 +211,7 @@ def _quoted(line: str) -> str:
 
 
 class _ErrorLines:
-    """Standard error, line by line, as activity."""
+    """Standard error, line by line, as activity; the log gets the first of it, the last line, and how much lay between."""
 
     def __init__(
         self, turn: Turn, activity: ActivityLog, on_line: Callable[[Turn, str], None] | None
@@ -216,6 +220,8 @@ class _ErrorLines:
         self._activity = activity
         self._on_line = on_line
         self._partial = b""
+        self._room = _TOLD_BYTES
+        self._untold = 0
         self.last_line = ""
 
     def feed(self, piece: bytes) -> None:
@@ -228,6 +234,9 @@ class _ErrorLines:
     def close(self) -> None:
         self._line(self._partial)
         self._partial = b""
+        if self._untold and self._on_line:
+            self._on_line(self._turn, f"[{self._untold} lines are not in the log; this is the last one:]")
+            self._on_line(self._turn, self.last_line)
 
     def _line(self, raw: bytes) -> None:
         line = raw[:_LINE_LIMIT].decode("utf-8", "replace").strip()
@@ -235,5 +244,8 @@ class _ErrorLines:
             return
         self.last_line = line
         self._activity.output(line)
-        if self._on_line:
+        self._room -= len(line) + _RECORD_BYTES
+        if self._room < 0:
+            self._untold += 1
+        elif self._on_line:
             self._on_line(self._turn, line)
