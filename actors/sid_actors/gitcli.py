@@ -17,7 +17,7 @@ from sid_actors.process import JobLimits, JobSpec, run_job
 from sid_protocol.errors import GitError
 
 DEADLINE_S = 900.0  # a checkout of a large repository on a throttled disk took 93 s
-_OUTPUT_MB = 512
+OUTPUT_MB = 512
 _OFF = (
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
@@ -72,6 +72,10 @@ class GitOutput:
         return [os.fsdecode(path) for path in self.out.split(b"\0") if path]
 
 
+class GitPrintedTooMuch(GitError):
+    """A git command printed more than it may."""
+
+
 async def git(
     *args: str,
     cwd: str,
@@ -80,6 +84,7 @@ async def git(
     deadline_s: float | None = DEADLINE_S,
     expect: Collection[int] = (0,),
     outlives: bool = False,
+    output_mb: int = OUTPUT_MB,
 ) -> GitOutput:
     """Run one git command to its end.
 
@@ -91,9 +96,11 @@ async def git(
         deadline_s: Seconds until it is killed.
         expect: Exit codes that are no failure.
         outlives: See `JobSpec.outlives`.
+        output_mb: The most that it may print, in MiB.
 
     Raises:
-        GitError: it failed, was killed at its deadline, or printed more than can be kept.
+        GitPrintedTooMuch: it printed more than it may.
+        GitError: it failed, or was killed at its deadline.
     """
     passed = {name: value for name in _PASSED if (value := os.environ.get(name)) is not None}
     off = (word for setting in _OFF for word in ("-c", setting))
@@ -103,7 +110,7 @@ async def git(
         env={**passed, **_FIXED, **(env or {})},
         stdin=stdin,
         deadline_s=deadline_s,
-        limits=JobLimits(processes=None, open_files=None, file_mb=None, output_mb=_OUTPUT_MB),
+        limits=JobLimits(processes=None, open_files=None, file_mb=None, output_mb=output_mb),
         sandbox=None,
         outlives=outlives,
     )
@@ -112,7 +119,7 @@ async def git(
     if result.timed_out:
         raise GitError(f"git {verb} did not end within {deadline_s:.0f} s")
     if result.stdout.dropped:
-        raise GitError(f"git {verb} printed more than {_OUTPUT_MB} MB")
+        raise GitPrintedTooMuch(f"git {verb} printed more than {output_mb} MB")
     output = GitOutput(
         -1 if result.exit_code is None else result.exit_code,
         result.stdout.head + result.stdout.tail,

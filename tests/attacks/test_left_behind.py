@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sid_actors.trees import FILE, LINK
-from sid_actors.workbench import deleting, disk
+from sid_actors.workbench import deleting, disk, edits
 from sid_actors.workbench.seal import may_be_checked_out
 from tests.actors.workbench.conftest import OpenBay, open_bay
 from tests.conftest import MakeRepo
@@ -162,3 +162,22 @@ async def test_a_large_file_is_not_taken_into_memory(repo: MakeRepo, open_bay: O
 
 def peak_kb() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+@pytest.mark.parametrize("limit", ["_MOST_FILES", "_MOST_NAMES_MB"])
+async def test_more_files_than_a_tree_can_have_are_refused(
+    repo: MakeRepo, open_bay: OpenBay, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    monkeypatch.setattr(edits, limit, {"_MOST_FILES": 5, "_MOST_NAMES_MB": 0}[limit])
+
+    def leave(top: Path, count: int) -> None:
+        for number in range(count):
+            (top / f"{number}{'x' * 250}").touch()
+
+    async with open_bay(repo(FILES)) as bay:
+        fine = await bay.attempt(lambda top: leave(top, 5), 1)
+        found = await bay.attempt(lambda top: leave(top, 6 if limit == "_MOST_FILES" else 5000), 2)
+    assert (fine.refusal, found.commit) == (None, None)
+    assert found.refusal
+    assert found.refusal[0] == "scope_error"
+    assert "new files" in found.refusal[1]

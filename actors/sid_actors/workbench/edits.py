@@ -9,7 +9,7 @@ a content filter (LFS) runs only on a file that the user put in scope by name.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -17,7 +17,7 @@ from typing import Protocol
 import pygit2
 import trio
 
-from sid_actors.gitcli import GitOutput, git
+from sid_actors.gitcli import OUTPUT_MB, GitOutput, GitPrintedTooMuch, git
 from sid_actors.trees import GITLINK, LINK, Entry, files, lookup, open_repository, tree_of
 from sid_actors.workbench import disk
 from sid_actors.workbench.checkouts import Worktree
@@ -48,6 +48,8 @@ _LARGE_BYTES = 8 << 20
 """What is larger takes the daemon's memory and its interpreter's lock for too long."""
 _LONGEST, _DEEPEST = 2000, 200
 """Bytes and folders of an added path: it must fit below a checkout's, and trees are written level by level."""
+_MOST_FILES, _MOST_NAMES_MB = 20_000, 16
+"""New files, and MiB of their names: a tree of millions is the daemon's memory."""
 _SHOWN = 100
 
 
@@ -106,8 +108,10 @@ async def find_edits(
     plain = _plain_git(common_dir, worktree)
     untracked: list[str] = []
     if difference.has_more:
-        ignore = [word for pattern in IGNORED for word in ("-x", pattern)]
-        untracked = (await plain("ls-files", "--others", "--exclude-standard", *ignore, "-z")).paths
+        listed = await _listed(plain, worktree.manifest.files)
+        if isinstance(listed, Refusal):
+            return listed
+        untracked = listed
     found = await trio.to_thread.run_sync(_look, common_dir, worktree, seal, difference, untracked)
     if found.overlong:
         why = f"a path too deep or too long: {found.overlong[0][:_SHOWN]}…"
@@ -140,6 +144,21 @@ async def find_edits(
     return Edits(entries=entries, extras=found.extras, nested=found.nested, filtered=tuple(filtered))
 
 
+async def _listed(plain: _Git, tracked: Collection[str]) -> list[str] | Refusal:
+    """Return all paths that are not ignored, the tracked ones too, since git has no index here."""
+    ignore = [word for pattern in IGNORED for word in ("-x", pattern)]
+    names_mb = sum(len(os.fsencode(path)) + 1 for path in tracked) // _MB + 1 + _MOST_NAMES_MB
+    try:
+        output = await plain("ls-files", "--others", "--exclude-standard", *ignore, "-z", output_mb=names_mb)
+    except GitPrintedTooMuch:
+        return Refusal("scope_error", f"it left more than {_MOST_NAMES_MB} MB of names of new files", ())
+    listed = output.paths
+    new = len(listed) - len(tracked)
+    if new > _MOST_FILES:
+        return Refusal("scope_error", f"it left {new} new files, at most {_MOST_FILES} are taken", ())
+    return listed
+
+
 def _line_of(path: str) -> bytes:
     """Return a path as a line that git takes for it: one that begins with a quote it reads as C reads a string."""
     return b'"%s"\n' % b"".join(
@@ -153,7 +172,9 @@ _QUOTED = frozenset((*range(32), *b'"\\', 127))
 def _plain_git(common_dir: str, worktree: Worktree) -> _Git:
     """Return git that sees the folder as a work tree without an index, whatever its `.git` says."""
 
-    async def run(*args: str, stdin: bytes = b"", expect: Sequence[int] = (0,)) -> GitOutput:
+    async def run(
+        *args: str, stdin: bytes = b"", expect: Sequence[int] = (0,), output_mb: int = OUTPUT_MB
+    ) -> GitOutput:
         return await git(
             f"--git-dir={common_dir}",
             f"--work-tree={worktree.path}",
@@ -162,13 +183,16 @@ def _plain_git(common_dir: str, worktree: Worktree) -> _Git:
             stdin=stdin,
             env={"GIT_INDEX_FILE": f"{common_dir}/sid-no-index"},
             expect=expect,
+            output_mb=output_mb,
         )
 
     return run
 
 
 class _Git(Protocol):
-    async def __call__(self, *args: str, stdin: bytes = b"", expect: Sequence[int] = (0,)) -> GitOutput: ...
+    async def __call__(
+        self, *args: str, stdin: bytes = b"", expect: Sequence[int] = (0,), output_mb: int = OUTPUT_MB
+    ) -> GitOutput: ...
 
 
 def _difference(worktree: Worktree) -> disk.Difference | Refusal:
