@@ -21,16 +21,23 @@ SCHEMA = 1
 
 def document(content: Mapping[str, Any]) -> str:
     """Return the JSON document of a successful verb, in one line."""
-    import json  # half of what Python's own start costs: `status` prints text most of the time
-
-    return json.dumps({"schema": SCHEMA, **content}, ensure_ascii=False, allow_nan=False)
+    return one_line({"schema": SCHEMA, **content})
 
 
 def error_document(code: str, message: str, hint: str) -> str:
     """Return the JSON document of a verb that failed."""
-    import json
+    return one_line({"error": {"code": code, "message": message, "hint": hint}})
 
-    return json.dumps({"error": {"code": code, "message": message, "hint": hint}}, ensure_ascii=False)
+
+def one_line(content: Mapping[str, Any]) -> str:
+    """Return a document in one line, with whatever a terminal would act upon escaped."""
+    import json  # half of what Python's own start costs: `status` prints text most of the time
+
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False)
+    if text.isprintable():
+        return text
+    # JSON itself escapes the first 32 characters alone: neither U+009B, which is ESC [, nor what turns text around.
+    return "".join(sign if sign.isprintable() else json.dumps(sign)[1:-1] for sign in text)
 
 
 def width_of(stream: TextIO) -> int | None:

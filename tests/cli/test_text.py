@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from datetime import UTC, datetime, timedelta
 
@@ -9,6 +10,7 @@ import pytest
 
 from sid_cli import text
 from sid_cli.color import Paint, marks_for, wants_color
+from sid_cli.console import document
 from sid_cli.log_text import log_line
 from sid_cli.since import is_before, parse_since
 from sid_protocol.errors import UsageError
@@ -20,6 +22,14 @@ NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 def utc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
+
+
+def test_a_json_document_holds_nothing_that_a_terminal_acts_upon() -> None:
+    hostile = "a\x9b31m\x1b[2J\u202e\x7f\r\n\ud800 größer 🎉"
+    written = document({"said": hostile, hostile: [1.5]})
+    assert written.isprintable()
+    assert "größer 🎉" in written
+    assert json.loads(written) == {"schema": 1, "said": hostile, hostile: [1.5]}
 
 
 @pytest.mark.parametrize(
