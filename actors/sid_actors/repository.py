@@ -7,6 +7,7 @@ branches at the same time fails in 2 of 160 cases, so they take turns, by common
 
 from __future__ import annotations
 
+import os
 import weakref
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ import pygit2
 import trio
 
 from sid_actors.gitcli import git, told
-from sid_actors.trees import open_repository
+from sid_actors.trees import FOLDER, LINK, entries, files, open_repository, tree_of
 from sid_protocol.errors import GitError
 
 _locks: weakref.WeakValueDictionary[str, trio.Lock] = weakref.WeakValueDictionary()
@@ -124,3 +125,30 @@ def _branches(common_dir: str, top: str) -> tuple[str | None, tuple[str, ...]]:
         raise GitError(f"{top} has no commits", hint="commit what is there first: git commit")
     head = str(pygit2.Repository(top).lookup_reference("HEAD").target)  # of a linked worktree: its own
     return (head.removeprefix("refs/heads/") if head.startswith("refs/heads/") else None), branches
+
+
+def tracked_links(top: str, folder: str) -> list[str]:
+    """Return the symbolic links that the checked-out commit puts on the way to a folder, or below it; blocks shortly.
+
+    Args:
+        top: The top of the work tree.
+        folder: Absolute path; what lies outside of the work tree has none.
+
+    Raises:
+        GitError: the repository cannot be read.
+    """
+    wanted = os.path.relpath(folder, top)
+    repo = open_repository(top)
+    if wanted.startswith("..") or repo.head_is_unborn:
+        return []
+    first = wanted.split("/")[0]
+    entry = entries(repo, tree_of(repo, str(repo.head.target))).get(first)
+    if entry is None:
+        return []
+    found = [(first, entry)]
+    if entry.mode == FOLDER:
+        found = list(files(repo, entry.id, f"{first}/"))
+    links = [path for path, one in found if one.mode == LINK]
+    return sorted(
+        path for path in links if f"{wanted}/".startswith(f"{path}/") or path.startswith(f"{wanted}/")
+    )

@@ -46,6 +46,8 @@ HARNESS = (
     "/Jenkinsfile",
 )
 """What steers tests and checkouts wherever it lies, and the files of CI."""
+OURS = (".sid", ".omc/self-improve", "worktrees")
+"""Where a run's own files and worktrees lie: a link there, once applied, would lead them elsewhere."""
 _SHOWN = 5  # paths that a refusal's line names
 
 
@@ -75,7 +77,8 @@ class Seal:
         names: Paths that the commands name, whether or not they exist yet.
         free: Paths that the user put in scope by name.
         twins: Paths and folders, folded: what differs from them by case or composition only.
-        shared: Relative paths of the user's that checkouts are shown, folded: nothing may lie there, or above as a file.
+        shared: Our own places, and relative paths of the user's that checkouts are shown, folded: nothing may lie
+            there, or above as a file.
     """
 
     paths: frozenset[str]
@@ -148,7 +151,7 @@ def make_seal(tracked: Iterable[str], rules: SealRules) -> Seal:
         names=names,
         free=free,
         twins=frozenset(map(fold, paths | folders)),
-        shared=frozenset(map(fold, rules.shared)),
+        shared=frozenset(map(fold, (*OURS, *rules.shared))),
     )
 
 

@@ -153,7 +153,19 @@ def test_control_characters_are_seen(name: str) -> None:
 def test_nothing_is_added_where_the_user_shares_a_path() -> None:
     values = {"benchmark_paths": ["data/eval", "/abs/data"], "share_paths": ["cache:rw"]}
     seal = make_seal(TRACKED, SealRules.of(settings_of(**values)))
-    held = ("data", "data/eval", "data/eval/x.json", "Data/Eval/x", "cache", "cache/x")
-    assert [path for path in (*held, "data/x", "abs/data", "caches") if seal.holds(path, exists=False)] == [
-        *held
-    ]
+    held = (
+        ".sid",
+        ".sid/x",
+        ".omc",
+        ".SID",
+        "worktrees",
+        "data",
+        "data/eval",
+        "data/eval/x.json",
+        "Data/Eval/x",
+        "cache",
+        "cache/x",
+    )
+    assert [
+        path for path in (*held, "data/x", "abs/data", "caches", ".omc/x") if seal.holds(path, exists=False)
+    ] == [*held]
