@@ -125,6 +125,21 @@ def test_every_folder_says_what_it_is_for_and_points_at_what_is_there(folder: st
     assert [name for name in named if not ((ROOT / folder / name).exists() or (ROOT / name).exists())] == []
 
 
+@pytest.mark.parametrize(
+    ("folder", "page"),
+    [
+        ("actors/sid_actors", "actors/README.md"),
+        ("daemon/sid_daemon", "daemon/README.md"),
+        ("daemon/sid_daemon/core", "daemon/sid_daemon/core/__init__.py"),
+    ],
+)
+def test_a_map_names_every_module(folder: str, page: str) -> None:
+    words = set(re.findall(r"\w+", (ROOT / page).read_text()))
+    modules = {path.stem for path in (ROOT / folder).glob("*.py")} - {"__init__"}
+
+    assert sorted(modules - words) == []
+
+
 def test_every_package_ships_its_types() -> None:
     assert [folder for folder in CODE if not (ROOT / folder / f"sid_{folder}" / "py.typed").exists()] == []
 

@@ -1,4 +1,13 @@
 """Every decision, as pure functions on plain data: no clock, no dice, no file, no process.
 
-`step(state, event)` is called by the conductor alone, and by tests.
+`step(state, event)` is called by the conductor alone, and by tests. To be read in this order:
+
+    the run           run (has `step`), turn (one step under way), state, creation, adoption, stopping
+    a round           round, planning (fanout, review, novelty, remembering), execution, tournament
+    what is late      deadlines, stragglers, classify
+    measuring         selection, then deterministic or noisy (screen, confirm, guards), each on a session;
+                      measuring has their words, evidence the test, conditions the runs, calibration set-up, dice the coins
+    over many rounds  lessons, learning, ladder, milestones, audit, auditing
+    beside the run    node, verify
+    as text           describe, wording
 """
