@@ -27,6 +27,7 @@ from sid_daemon.lean import import_pydantic, import_pygit2, let_code_go
 from sid_daemon.logs import Logs, StandardError, configure
 from sid_daemon.notify import Notifier
 from sid_daemon.redaction import Redactor, secrets_of
+from sid_daemon.rpc.keeping import keep_in_place
 from sid_daemon.rpc.listening import Listening, activated, bind
 from sid_daemon.rpc.server import RpcServer
 from sid_daemon.store.lock import StateLock
@@ -75,7 +76,7 @@ def run_daemon(*, idle_exit_s: float | None = None, ready_fd: int | None = None)
         notifier = Notifier.take(os.environ, os.getpid())
         listening = activated(os.environ, os.getpid()) or bind(locations.socket_path(os.environ, home), lock)
         try:
-            trio.run(_Daemon(settings, state_dir, listening, notifier, idle_exit_s, ready_fd).run)
+            trio.run(_Daemon(settings, state_dir, lock, listening, notifier, idle_exit_s, ready_fd).run)
         finally:
             listening.close()
             notifier.close()
@@ -101,6 +102,7 @@ class _Daemon:
         self,
         settings: DaemonSettings,
         state_dir: Path,
+        lock: StateLock,
         listening: Listening,
         notifier: Notifier,
         idle_exit_s: float | None,
@@ -108,6 +110,7 @@ class _Daemon:
     ) -> None:
         self._settings = settings
         self._state_dir = state_dir
+        self._lock = lock
         self._listening = listening
         self._notifier = notifier
         self._idle_exit_s = idle_exit_s
@@ -168,6 +171,8 @@ class _Daemon:
         self._assembled.set()
         await self._recover(parts)
         nursery.start_soon(_settle)
+        if self._listening.is_owned:
+            nursery.start_soon(keep_in_place, self._listening, self._lock, server.listen_anew, emit)
         host = parts.host
         if self._idle_exit_s is not None:
             nursery.start_soon(self._leave_when_idle, host, server, self._idle_exit_s)

@@ -33,9 +33,7 @@ async def tell_what_is_missing(host: Host, logs: Logs, emit: Emit, run: KnownRun
     Raises:
         StoreError: its database cannot be read.
     """
-    async with host.opened(run) as (state, store):
-        if state.suspended:
-            return  # that daemon left in good order
+    async with host.opened(run) as (_, store):
         shown, told = await store.read(lambda journal: (journal.shown, _of_last_rounds(journal)))
     records = [record for _, record in told]
     known = await trio.to_thread.run_sync(logs.known_of, run.run_id, records)

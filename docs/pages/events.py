@@ -85,6 +85,8 @@ LOG_RECORDS = {
     "lock_removed": "a daemon that was killed while it wrote a ref left its lock: `why`",
     "leftovers_killed": "processes of a daemon that was killed: `processes`",
     "no_sandbox": "bubblewrap does not work here: `why`",
+    "socket_lost": "the daemon's socket is gone and cannot be made again yet; tried every 10 s: `path`, `why`",
+    "socket_made_again": "somebody had deleted the daemon's socket or its folder: `path`",
     "rpc_out_of_descriptors": "too many open files to take a client",
     "rpc_peer_refused": "another user knocked: `peer_uid`, `peer_pid`",
     "rpc_too_many_clients": "a client was turned away: `clients`",

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import tempfile
@@ -289,6 +290,22 @@ def test_a_stale_socket_is_replaced_and_a_file_of_the_users_is_not(world: World)
     world.socket.write_text("mine")
     world.daemon(code=5)
     assert world.socket.read_text() == "mine"
+
+
+def test_a_socket_that_is_deleted_is_made_again(world: World) -> None:
+    daemon, folder = world.daemon(), world.socket.parent
+    with world.wire() as before:
+        before.follow()
+        world.socket.unlink()
+        assert before.until("socket_made_again")["path"] == str(world.socket)
+        assert world.daemon_pid() == daemon.pid
+        shutil.rmtree(folder)
+        before.until("socket_made_again")
+        assert (folder.stat().st_mode & 0o777, world.socket.stat().st_mode & 0o777) == (0o700, 0o600)
+        assert before.call("daemon.info")["pid"] == world.daemon_pid()
+    daemon.terminate()
+    assert daemon.wait(HANG_S) == 0
+    assert not world.socket.exists()
 
 
 @pytest.mark.slow

@@ -59,9 +59,33 @@ class Listening:
         self.path = path
         self._identity = _identity(path) if owned else None
 
+    @property
+    def is_owned(self) -> bool:
+        """Whether we made the path."""
+        return self._identity is not None
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the path still names the socket that we made."""
+        return self._identity is not None and self._identity == _identity(self.path)
+
+    def make_again(self, lock: StateLock) -> None:
+        """Listen on a new socket at the path, from which ours is gone.
+
+        Args:
+            lock: See `bind`.
+
+        Raises:
+            Refused: see `bind`.
+            StoreError: see `bind`.
+        """
+        made = bind(self.path, lock)
+        self.sock.close()
+        self.sock, self._identity = made.sock, _identity(self.path)
+
     def close(self) -> None:
         """Stop listening, and remove the path if it is still the one that we made."""
-        if self._identity is not None and self._identity == _identity(self.path):
+        if self.is_in_place:
             with contextlib.suppress(FileNotFoundError):
                 Path(self.path).unlink()
         self._identity = None
@@ -165,6 +189,6 @@ def _remove_stale(path: str, lock: StateLock) -> None:
 def _identity(path: str) -> tuple[int, int] | None:
     try:
         state = os.lstat(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return state.st_dev, state.st_ino

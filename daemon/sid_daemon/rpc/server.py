@@ -77,6 +77,7 @@ class RpcServer:
         self._open: set[Connection] = set()
         self._accepted = 0
         self._accepting = trio.CancelScope()
+        self._on_this_socket = trio.CancelScope()
         self._hang_ups: HangUps
         self._ended = trio.Event()
         self._faults = 0
@@ -99,20 +100,27 @@ class RpcServer:
     ) -> None:
         """Serve until `stop` or cancelled; every connection is closed then, the listener is not."""
         self._hang_ups = HangUps()
-        # Its own descriptor, since closing a listener of trio closes the socket.
-        listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening.sock.dup()))
         try:
-            async with listener, trio.open_nursery() as watchers:
+            async with trio.open_nursery() as watchers:
                 watchers.start_soon(self._hang_ups.run)
                 async with trio.open_nursery() as detached, trio.open_nursery() as clients:
                     task_status.started()
                     with self._accepting:
-                        await self._accept(listener, clients, detached)
+                        while True:
+                            # Its own descriptor, since closing a listener of trio closes the socket.
+                            sock = trio.socket.from_stdlib_socket(listening.sock.dup())
+                            async with trio.SocketListener(sock) as listener:
+                                with trio.CancelScope() as self._on_this_socket:
+                                    await self._accept(listener, clients, detached)
                     detached.cancel_scope.deadline = trio.current_time() + 2 * GRACE_S
                 watchers.cancel_scope.cancel()
         finally:
             self._hang_ups.close()
             self._ended.set()
+
+    def listen_anew(self) -> None:
+        """Take connections from the socket that `listening` has now; those that there are stay."""
+        self._on_this_socket.cancel()
 
     def stop(self) -> None:
         """Take no more connections and no more calls; those under way get `GRACE_S` seconds."""
