@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from statistics import NormalDist, fmean
+from statistics import NormalDist, fmean, stdev
 
 import pytest
 from hypothesis import given, settings
@@ -204,7 +204,7 @@ def test_noise_is_told_as_sd():
     gaps = [NormalDist().inv_cdf((k + 0.5) / 1000) for k in range(1000)]
     assert mad_sd(gaps) == pytest.approx(1.0, abs=0.01)
     assert mad_sd([0, 0, 0, 0, 1]) == 0
-    assert pair_sd([0, 0, 0, 0, 1]) > 0
+    assert pair_sd([0.01, 0.01, 0.02, 0.9]) == stdev([0.01, 0.01, 0.02, 0.9])
     assert pair_sd([1.0]) == 0
     assert findable_gains(0.01, 0.005) == pytest.approx((0.007, 0.014))
     assert findable_gains(0.001, 0.005) == (0.005, 0.005)

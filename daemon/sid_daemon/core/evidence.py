@@ -134,10 +134,8 @@ def mad_sd(gaps: Sequence[float]) -> float:
 
 
 def pair_sd(gaps: Sequence[float]) -> float:
-    """Return the sd of one pair, robust where that says anything, else the plain sd."""
-    if len(gaps) < 2:
-        return 0.0
-    return mad_sd(gaps) or stdev(gaps)
+    """Return the sd of one pair; 0 of fewer than two gaps, which show none."""
+    return stdev(gaps) if len(gaps) > 1 else 0.0
 
 
 class EProcess:

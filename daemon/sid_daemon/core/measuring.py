@@ -277,7 +277,7 @@ class Verdict:
         interval: Of the gain; an end is None where it is open.
         pairs: Complete pairs of the confirm stage.
         p: Always-valid p-value of the gain; None without a confirm stage and for the fast lane.
-        sd_pair: Robust sd of one pair.
+        sd_pair: Sd of the gaps of pairs.
         fast: Accepted by the fast lane, outside the guarantee.
         runs: Benchmark runs asked for in this round, smoke runs not among them.
         wall_s: Their wall time.
