@@ -13,7 +13,6 @@ from pathlib import Path
 
 import trio
 
-from sid_daemon.announcing import Emit
 from sid_daemon.rpc.listening import Listening
 from sid_daemon.store.lock import StateLock
 from sid_protocol.errors import SidError, StoreError
@@ -25,7 +24,7 @@ _CHANGES = 0x4 | 0x400 | 0x800  # IN_ATTRIB, which an unlink is, IN_DELETE_SELF,
 
 
 async def keep_in_place(
-    listening: Listening, lock: StateLock, listen_anew: Callable[[], None], emit: Emit
+    listening: Listening, lock: StateLock, listen_anew: Callable[[], None], emit: Callable[..., None]
 ) -> None:
     """Make the socket again whenever it is gone, until cancelled.
 
@@ -33,7 +32,7 @@ async def keep_in_place(
         listening: The daemon's socket; another one afterwards.
         lock: The state lock.
         listen_anew: Tells the server that it is another one.
-        emit: Takes log records.
+        emit: Takes log records: `emit(level, event, **fields)`.
     """
     told = False
     while True:
