@@ -15,7 +15,7 @@ from sid_daemon.core.wording import one_line
 from sid_daemon.figures import difference, improvement, percentage, signed
 from sid_daemon.report.text import push_lines, status_notes, summary_fields, summary_text
 from sid_daemon.rpc.rows import round_summary, run_row
-from sid_protocol.records import IterationHistory, MergeReport
+from sid_protocol.records import IterationHistory, MergedWinner, MergeReport
 from sid_protocol.settings import Budget, Measurement, Settings
 from tests.core.play import Play, World, created, played
 
@@ -272,7 +272,12 @@ def test_a_round_becomes_a_row_of_the_history() -> None:
 
     assert (row.status, row.baseline_score, row.score, row.delta) == ("merged", 10.0, 11.9, 1.9)
     assert row.gain == pytest.approx(math.log(1.19))
-    assert round_summary(history, report, "lower_is_better").gain == pytest.approx(-math.log(1.19))
+    # An `init` that turns the direction leaves what was won before it as it was; older reports do not say.
+    assert round_summary(history, report, "lower_is_better").gain == row.gain
+    assert report.winner is not None
+    ours = {name: value for name, value in report.winner.model_dump().items() if name != "direction"}
+    older = report.model_copy(update={"winner": MergedWinner.model_validate(ours)})
+    assert round_summary(history, older, "lower_is_better").gain == pytest.approx(-math.log(1.19))
     assert (row.candidates, row.rejected, row.force_kills, row.commit) == (2, 0, 0, play.now.head)
     assert row.duration_s is not None
     assert row.duration_s > 0

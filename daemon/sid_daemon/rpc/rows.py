@@ -147,7 +147,7 @@ def round_summary(
     Args:
         history: Of the round.
         report: Its merge report.
-        direction: Which way the metric is better.
+        direction: Which way the metric is better, where the report does not say which way it was then.
     """
     winner = history.winner
     # A noisy winner was measured beside the incumbent: what that scored on another day says nothing of it.
@@ -155,7 +155,7 @@ def round_summary(
     before = history.baseline_score if tested_against is None else tested_against
     tested: dict[str, Any] = report.measurement or {}
     tokens = _known((history.cost.input_tokens, history.cost.output_tokens))
-    commit = (report.winner.model_extra or {}).get("commit") if report.winner else None
+    ours = (report.winner.model_extra or {}) if report.winner else {}
     return RoundSummary(
         iteration=history.iteration,
         status=report.status,
@@ -166,7 +166,7 @@ def round_summary(
         else None,
         family=winner.approach_family if winner else None,
         hypothesis=winner.hypothesis if winner else None,
-        commit=commit,
+        commit=ours.get("commit"),
         candidates=len(history.losers) + (winner is not None),
         rejected=len(history.rejected_plans),
         force_kills=len(history.force_kills),
@@ -176,7 +176,7 @@ def round_summary(
         if history.started_at and history.ended_at
         else None,
         reason=report.reason,
-        gain=tested.get("gain") if tested else _exact_gain(history, direction),
+        gain=tested.get("gain") if tested else _exact_gain(history, ours.get("direction", direction)),
         ci=tested.get("ci95"),
         n=tested.get("n_pairs"),
         p=tested.get("p"),

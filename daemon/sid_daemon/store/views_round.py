@@ -259,6 +259,7 @@ def merge_report(state: RunState, now: Round, tags: Mapping[str, str]) -> MergeR
                 "score_after": merged.score_after,
                 "sub_scores": _sub_scores(now, one),
                 "commit": now.winner_commit,
+                "direction": state.settings.benchmark_direction,
             }
         )
     regressed = any(one.result == "regression" for one in now.executions.values())
