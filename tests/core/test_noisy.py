@@ -283,6 +283,16 @@ def test_far_behind_is_a_regression_and_the_best_is_kept():
     assert verdict.regressions_detected
 
 
+def test_the_best_is_not_dropped_and_so_no_regression_within_the_tolerance():
+    truths = {"A": 100.0, "executor_1": 97.0, "executor_2": 96.0}
+    quiet = SelectionHistory(aa_gaps=(0.0002,) * 8, sessions=KNOWN.sessions)
+    state = noisy([97.0, 96.0], history=quiet, tolerance=0.05, tolerance_absolute=False)
+    verdict = Bench(gauss(truths, 0.0002)).judge(state)
+    assert [one.status for one in verdict.outcomes.values()] == ["success", "regression"]
+    assert verdict.status == "no_improvement"
+    assert (verdict.reason or "").startswith("no gain seen in the screen: best -3.")
+
+
 def test_blocks_halve_the_field_in_shuffled_orders():
     truths = {"A": 100.0, "merged": 104.0} | {f"executor_{k}": 100.0 + k / 2 for k in range(1, 9)}
     bench = Bench(gauss(truths, 0.001))

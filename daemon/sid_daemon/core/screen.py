@@ -102,7 +102,7 @@ def outcome(session: Session, entrant: Entrant) -> CandidateOutcome:
         "samples": [run.value for run in entrant.runs],
     }
     worse = gain <= -session.tolerance or (high is not None and high < 0)
-    if worse or (entrant.behind and gain <= _floor(session)):
+    if worse or entrant.behind:
         return CandidateOutcome(
             "regression",
             score,
@@ -169,9 +169,9 @@ def _cut(session: Session, alive: list[Entrant], block: int, entered: int) -> li
     if block == 1 and session.aa_on_record:
         noise = MAD_TO_SD * median(session.aa_on_record)
         bar = -(FAR_BEHIND_SD * noise + session.min_effect)
-        for one in ranked:
+        for one in ranked[1:]:  # the best stays, wherever it stands
             one.behind = one.gain < bar
-        return [one for index, one in enumerate(ranked) if index == 0 or not one.behind]
+        return [one for one in ranked if not one.behind]
     if block == HALF_AFTER:
         return ranked[: -(-entered // 2)]
     if block == QUARTER_AFTER:
