@@ -201,11 +201,14 @@ def test_a_benchmark_broken_on_the_incumbent_ends_the_run_after_three_rounds_and
     settings = Settings.model_validate(
         {"number_of_agents": 1, "circuit_breaker_threshold": 9, "measurement": {"mode": "noisy"}}
     )
-    play = made.played(settings, score=lambda arm, _: None if arm == "A" else 11.0)
+    for score in (lambda arm, _: None if arm == "A" else 11.0, lambda *_: None):
+        play = made.played(settings, score=score)
 
-    assert play.now.status == "circuit_breaker"
-    assert play.now.completed == 3
-    assert "fails on the improvement branch itself" in (play.now.reason or "")
+        assert play.now.status == "circuit_breaker"
+        assert play.now.completed == 3
+        assert "fails on the improvement branch itself" in (play.now.reason or "")
+    results = [json.loads(text) for name, text in play.files.items() if "benchmark_results" in name]
+    assert {one["failure_analysis"]["category"] for one in results} == {"infrastructure"}
 
 
 def test_status_shows_who_is_at_work_between_two_rounds_and_what_the_last_audit_found():

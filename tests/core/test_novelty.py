@@ -160,13 +160,14 @@ def test_what_is_no_repetition_is_measured(settings: Settings, world: dict[str, 
 
 def test_a_time_out_may_stand_again_and_then_no_more() -> None:
     def slow(command: AnyCommand) -> AnyEvent | None:
-        if isinstance(command, Measure):
+        if isinstance(command, Measure) and command.arm != "A":
             return measured(None).model_copy(update={"status": "timeout"})
         return again(command)
 
     play = rounds(ONE.model_copy(update={"max_iterations": 5, "circuit_breaker_threshold": 9}), answer=slow)
 
-    assert [one.iteration for one in play.dispatched if isinstance(one, Measure)] == [1, 2, 3]
+    tried = [one.iteration for one in play.dispatched if isinstance(one, Measure) and one.arm != "A"]
+    assert tried == [1, 2, 3]
 
 
 def test_an_old_result_says_nothing_once_something_else_is_asked() -> None:

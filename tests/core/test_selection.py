@@ -126,8 +126,18 @@ def test_worse_candidates_are_regressions_and_failed_ones_keep_their_kind():
 
 @pytest.mark.parametrize("smokes", [["error", "timeout"], [math.nan, math.inf]])
 def test_without_a_valid_score_there_is_no_winner(smokes):
-    verdict = Bench({}).judge(selection(smokes))
+    bench = Bench({"A": 100.0})
+    verdict = bench.judge(selection(smokes))
     assert (verdict.status, verdict.reason) == ("no_winner", "no candidate gave a valid score")
+    assert bench.told() == ["A check"]  # the benchmark itself works
+
+
+@pytest.mark.parametrize("mode", ["deterministic", "noisy"])
+def test_a_benchmark_that_runs_nowhere_is_no_candidates_fault(mode):
+    verdict = Bench({"A": "error"}).judge(selection(["error", "timeout"], mode=mode))
+    assert (verdict.status, verdict.reason) == ("no_winner", "benchmark broken on the incumbent")
+    assert verdict.incumbent_broken
+    assert [one.category for one in verdict.outcomes.values()] == ["infrastructure"] * 2
 
 
 def test_two_scores_for_one_tree_make_the_run_noisy_for_good():

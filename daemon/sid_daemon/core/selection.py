@@ -22,6 +22,7 @@ from dataclasses import replace
 from sid_daemon.core.describe import describe
 from sid_daemon.core.deterministic import deterministic_round
 from sid_daemon.core.measuring import (
+    INCUMBENT,
     Arm,
     Ask,
     AskHoldout,
@@ -134,6 +135,11 @@ def decide(selection: Selection) -> Steps[Verdict]:
     ignored.
     """
     session = Session(selection)
+    if selection.candidates and not any(one.smoke.valid for one in selection.candidates):
+        # Nobody is blamed before it is known that the benchmark works at all.
+        probe = yield from session.run_retried(INCUMBENT, "check")
+        if not probe.valid:
+            return session.broken()
     if session.mode == "deterministic":
         verdict = yield from deterministic_round(session)
         if verdict is not None:

@@ -279,13 +279,11 @@ class Session:
         """Return the verdict of a round in which the benchmark fails on the incumbent: nobody's fault."""
         for candidate in self.candidates:
             if candidate.arm not in self.outcomes:
-                self.outcomes[candidate.arm] = (
-                    CandidateOutcome(
-                        "success", candidate.smoke.score, None, BROKEN, candidate.smoke.sub_scores
-                    )
-                    if candidate.smoke.valid
-                    else failure(candidate.smoke, "infrastructure")
-                )
+                smoke = candidate.smoke
+                found = CandidateOutcome("success", smoke.score, None, BROKEN, smoke.sub_scores)
+                if not smoke.valid:
+                    found = replace(failure(smoke, "infrastructure"), category="infrastructure", why=BROKEN)
+                self.outcomes[candidate.arm] = found
         verdict = self.end("no_winner", BROKEN)
         history = replace(verdict.history, broken_rounds=self.history.broken_rounds + 1)
         return replace(verdict, incumbent_broken=True, history=history)

@@ -110,8 +110,10 @@ def start_tournament(turn: Turn) -> None:
         for execution in sorted(
             turn.round.executions.values(), key=lambda one: ids.executor_number(one.executor)
         )
-        if execution.result == "success" and execution.smoke is not None
+        if execution.smoke is not None
     ]
+    if any(one.smoke.valid for one in entrants):
+        entrants = [one for one in entrants if turn.round.executions[one.arm].result == "success"]
     if not entrants:
         close(turn)
         return
@@ -206,7 +208,7 @@ def _on_verdict(turn: Turn, verdict: Verdict) -> None:
     for arm, outcome in verdict.outcomes.items():
         execution = turn.round.executions[arm]
         failure = execution.failure
-        if outcome.status != "success" and failure is None:
+        if outcome.status != "success" and (failure is None or verdict.incumbent_broken):
             category = cast("Category", outcome.category or "regression")
             why = outcome.why or category
             failure = analysis(category, f"measured: {outcome.status}", why)
