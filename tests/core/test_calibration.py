@@ -103,3 +103,10 @@ def test_only_runs_of_the_incumbent_are_taken_and_none_too_many():
         state = on_run(state, RunResult("A", 1.0, {}, "success"))
     with pytest.raises(ValueError, match="no run of A is outstanding"):
         on_run(state, RunResult("A", 1.0, {}, "success"))
+
+
+def test_scores_around_zero_are_told_to_have_no_shares():
+    found, _ = calibrate([-0.2, 0.4, 0.1, -0.3, 0.2])
+
+    assert "both sides of zero" in found.advice[1]
+    assert not any("of their mean" in line for line in found.advice)

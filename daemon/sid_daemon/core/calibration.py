@@ -154,7 +154,11 @@ def _advice(calibration: Calibration, found: Calibrated) -> tuple[str, ...]:
     lines = [noise_line(found.sd_pair, *findable_gains(found.sd_pair, NOISY_MIN_EFFECT))]
     if calibration.mode == "deterministic":
         lines.append("the benchmark was set to be deterministic, but one tree gave different scores: noisy")
-    if found.cv > NOISE_BAR:
+    if min(found.scores) < 0 < max(found.scores):
+        lines.append(
+            "scores lie on both sides of zero, where shares say little: score what is always positive"
+        )
+    elif found.cv > NOISE_BAR:
         lines.append(
             f"runs differ by {share(found.cv)} of their mean: a longer or quieter benchmark finds more"
         )
