@@ -6,6 +6,7 @@ A world holds the true score of each arm and a clock that each run advances by o
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Callable, Iterator
@@ -86,6 +87,58 @@ def regimes(sd: float) -> Noise:
     return noise
 
 
+def bimodal(sd: float) -> Noise:
+    """Two levels 5 sd apart, either as likely in each run, as where memory falls this way or that."""
+
+    def noise(dice: random.Random) -> Iterator[float]:
+        while True:
+            yield dice.gauss(0, sd / 5) + (5 * sd if dice.random() < 0.5 else 0.0)
+
+    return noise
+
+
+def autocorrelated(sd: float) -> Noise:
+    """Each run is much like the one before it: correlation 0.95."""
+
+    def noise(dice: random.Random) -> Iterator[float]:
+        level, kept = 0.0, 0.95
+        while True:
+            level = kept * level + dice.gauss(0, sd * math.sqrt(1 - kept * kept))
+            yield level
+
+    return noise
+
+
+def thrice(sd: float) -> Noise:
+    """One run in 20 takes three times as long, as where a cache is cold."""
+
+    def noise(dice: random.Random) -> Iterator[float]:
+        while True:
+            yield dice.gauss(0, sd) - (math.log(3) if dice.random() < 0.05 else 0.0)
+
+    return noise
+
+
+def warm_up(sd: float) -> Noise:
+    """30 % slower at first and warm after some 200 runs."""
+
+    def noise(dice: random.Random) -> Iterator[float]:
+        for run in itertools.count():
+            yield dice.gauss(0, sd) - 0.3 * math.exp(-run / 60)
+
+    return noise
+
+
+def jumps(sd: float) -> Noise:
+    """5 % faster after each 37 runs, ten times, then as slow as at first."""
+
+    def noise(dice: random.Random) -> Iterator[float]:
+        for run in itertools.count():
+            yield dice.gauss(0, sd) + 0.05 * (run // 37 % 10)
+
+    return noise
+
+
 MODELS: dict[str, Noise] = {
     "none": none,
     "gaussian 1 %": gaussian(0.01),
@@ -96,6 +149,11 @@ MODELS: dict[str, Noise] = {
     "drift 1 %": drift(0.01),
     "trend 1 %": trend(0.01),
     "regimes 1 %": regimes(0.01),
+    "bimodal 1 %": bimodal(0.01),
+    "autocorrelated 2 %": autocorrelated(0.02),
+    "thrice 1 %": thrice(0.01),
+    "warm-up 1 %": warm_up(0.01),
+    "jumps 1 %": jumps(0.01),
 }
 
 
