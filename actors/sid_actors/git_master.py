@@ -29,6 +29,10 @@ from sid_protocol.ids import archive_tag, experiment_branch, improve_branch, wor
 
 _T = TypeVar("_T")
 _EXCLUDED = ("/.sid/", "/worktrees/")
+_OF_CANDIDATES = tuple(
+    f"refs/{kind}/{name('default', 1, 'executor_1')}"
+    for kind, name in (("heads", experiment_branch), ("tags", archive_tag))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +69,11 @@ class GitMaster:
         ref = f"refs/heads/{improve_branch(goal_slug)}"
 
         def ensure(repo: pygit2.Repository) -> str:
+            for needed in (ref, *_OF_CANDIDATES):
+                _check_room(repo, needed)
             if present := refs.target(repo, ref):
                 return present
             start = self._target(repo, target_branch)
-            parts = ref.split("/")
-            for end in range(3, len(parts)):
-                if refs.target(repo, "/".join(parts[:end])):
-                    above = "/".join(parts[2:end])
-                    raise GitError(
-                        f"the branch {above} leaves no room for {improve_branch(goal_slug)}",
-                        hint=f"rename it: git branch -m {above} my-{above}",
-                    )
             refs.move(repo, ref, None, start, f"sid: start from {target_branch}")
             return start
 
@@ -262,6 +260,20 @@ class GitMaster:
     async def _locked(self, work: Callable[[pygit2.Repository], _T]) -> _T:
         async with metadata_lock(self.info.common_dir):
             return await self._run(work)
+
+
+def _check_room(repo: pygit2.Repository, ref: str) -> None:
+    """Refuse a ref whose name another one's begins: git keeps them as files and folders."""
+    parts = ref.split("/")
+    for end in range(3, len(parts)):
+        if refs.target(repo, "/".join(parts[:end])):
+            kind, above = "tag" if parts[1] == "tags" else "branch", "/".join(parts[2:end])
+            rename = f"git branch -m {above} my-{above}"
+            if kind == "tag":
+                rename = f"git tag my-{above} {above} && git tag -d {above}"
+            raise GitError(
+                f"the {kind} {above} leaves no room for {'/'.join(parts[2:])}", hint=f"rename it: {rename}"
+            )
 
 
 def _leads_to(repo: pygit2.Repository, old: str, new: str) -> bool:

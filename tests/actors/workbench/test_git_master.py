@@ -117,6 +117,16 @@ async def test_the_improvement_branch_starts_from_the_target(repo: MakeRepo) -> 
     made.git("branch", "improve")
     with pytest.raises(GitError, match="leaves no room"):
         await master.ensure_branch("goal", "main")
+    made.git("branch", "-m", "improve", "experiment")
+    with pytest.raises(GitError, match="the branch experiment leaves no room for experiment/round_1"):
+        await master.ensure_branch("goal", "main")
+    made.git("branch", "-D", "experiment")
+    made.git("tag", "-a", "-m", "mine", "archive")
+    with pytest.raises(GitError, match="the tag archive leaves no room for archive/round_1") as refused:
+        await master.ensure_branch("goal", "main")
+    for command in refused.value.hint.removeprefix("rename it: git ").split(" && git "):
+        made.git(*command.split())
+    await master.ensure_branch("goal", "main")
 
 
 async def test_our_folders_are_excluded_once(repo: MakeRepo) -> None:
