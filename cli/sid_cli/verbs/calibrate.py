@@ -15,8 +15,9 @@ from sid_cli.text import clean, duration, exact
 @topic_option
 def command(session: Session, run: str | None, topic: str | None) -> None:
     """Run the benchmark on the improvement branch a few times, and say what noise hides; not while the run is active."""
+    session.interrupt_note = "nothing was changed"
     with session.daemon(spawn=True) as client:
-        found = session.call_run(client, "run.calibrate", run, topic)
+        found = session.call_run(client, "run.calibrate", run, topic, timeout_s=None)
     session.console.result({"calibration": found}, told(found))
 
 
