@@ -8,15 +8,28 @@ from __future__ import annotations
 import os
 
 from sid_protocol.errors import UsageError
-from sid_protocol.locations import checked_socket_path, socket_path, state_dir
+from sid_protocol.locations import checked_socket_path, home_of, socket_path, state_dir
 
 COMPLETION = "_SICTL_COMPLETE"
 """Set by the script that teaches a shell to complete, when it asks `sictl` what fits."""
 
 
 def home() -> str:
-    """Return the user's home directory."""
-    return os.path.expanduser("~")  # noqa: PTH111 - pathlib would cost `status` 5 ms
+    """Return the user's home directory.
+
+    Raises:
+        UsageError: none is known.
+    """
+    return home_of(os.environ, _home_of_account)
+
+
+def _home_of_account() -> str:
+    import pwd  # of no use where HOME is set
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        return ""
 
 
 def own_socket(given: str | None) -> str:
@@ -44,7 +57,7 @@ def absolute(path: str) -> str:
         UsageError: the current folder has been deleted.
     """
     try:
-        return os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111 - as above
+        return os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111 - pathlib would cost `status` 5 ms
     except FileNotFoundError:
         raise UsageError("the current folder no longer exists", hint="cd into one that does") from None
 

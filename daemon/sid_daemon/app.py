@@ -67,7 +67,7 @@ def run_daemon(*, idle_exit_s: float | None = None, ready_fd: int | None = None)
         StoreError: the state directory cannot be used.
     """
     _share_memory()
-    home = os.environ.get("HOME") or str(Path("~").expanduser())
+    home = os.environ["HOME"]
     state_dir = Path(locations.state_dir(os.environ, home))
     settings = read_daemon_settings(Path(locations.config_path(os.environ, home)))
     os.umask(0o077)

@@ -54,7 +54,7 @@ class Check:
 
 def examine() -> list[dict[str, Any]]:
     """Run every check; blocks for a second or two."""
-    home = os.environ.get("HOME") or str(Path("~").expanduser())
+    home = os.environ["HOME"]
     checks = [
         *_tools(),
         trio.run(_sandbox),

@@ -10,11 +10,13 @@ import argparse
 import gc
 import json
 import os
+import pwd
 import sys
 from pathlib import Path
 
 from sid_protocol import __version__
 from sid_protocol.errors import SidError, exit_code_of
+from sid_protocol.locations import home_of
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -51,6 +53,7 @@ def main(argv: list[str] | None = None) -> int:
     """
     options = _parser().parse_args(argv)
     try:
+        os.environ["HOME"] = home_of(os.environ, _home_of_account)  # for all that is started, too
         if options.demo_repo:
             from sid_daemon.demo import PARAMS, write_demo_repo
 
@@ -78,6 +81,13 @@ def main(argv: list[str] | None = None) -> int:
     finally:
         gc.enable()
     return 0
+
+
+def _home_of_account() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        return ""
 
 
 def _tell(ready_fd: int | None, line: str) -> None:

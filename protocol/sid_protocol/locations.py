@@ -21,6 +21,23 @@ _FLAT_MARKS = ("config", "state")
 _PLAIN = "@%+=:,./-_"
 
 
+def home_of(env: Mapping[str, str], account: Callable[[], str]) -> str:
+    """Return the user's home directory: `HOME` where it is an absolute path, else what the account says.
+
+    Args:
+        env: The environment.
+        account: Returns the home directory of the user database, or something that is no absolute path.
+
+    Raises:
+        UsageError: neither says.
+    """
+    own = env.get("HOME", "")
+    known = own if own.startswith("/") else account()
+    if not known.startswith("/"):
+        raise UsageError("no home directory is known", hint="set HOME to a folder that is yours")
+    return known
+
+
 def socket_path(env: Mapping[str, str], home: str) -> str:
     """Return where the daemon listens.
 

@@ -73,6 +73,14 @@ def test_a_socket_too_long_for_the_kernel_is_refused_in_words(name: str, fits: b
     assert "SID_SOCKET" in caught.value.hint
 
 
+@pytest.mark.parametrize("unset", [{}, {"HOME": ""}, {"HOME": "relative"}])
+def test_without_a_usable_home_the_account_says_where_it_is(unset: dict[str, str]) -> None:
+    assert locations.home_of({"HOME": HOME}, lambda: "/other") == HOME
+    assert locations.home_of(unset, lambda: "/other") == "/other"
+    with pytest.raises(UsageError, match="no home directory"):
+        locations.home_of(unset, lambda: "")
+
+
 OMC = "/r/.omc/self-improve"
 
 
