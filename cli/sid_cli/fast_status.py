@@ -83,9 +83,9 @@ def show(wanted: Wanted) -> int:
         with Wire(path) as wire:
             _show(wanted, console, wire)
     except NoDaemon:
-        if wanted.line:
-            return 0
-        raise
+        if not wanted.line:
+            raise
+        console.result({"run": None}, "")
     return 0
 
 
@@ -102,9 +102,10 @@ def _show(wanted: Wanted, console: Console, wire: Wire) -> None:
     try:
         row = runs.choose(rows, text=wanted.run, path=path, cwd=places.here(), topic=wanted.topic)
     except (NoSuchRun, UsageError):
-        if wanted.line and wanted.run is None:
-            return
-        raise
+        if not wanted.line or wanted.run is not None:
+            raise
+        console.result({"run": None}, "")
+        return
     (fresh,) = wire.call([("run.status", {"run": row["run_id"]})])
     if wanted.as_json:
         # As with the other verbs, the fields of the call's result stand beside the schema; `run` is the same row whole.

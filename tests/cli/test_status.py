@@ -182,11 +182,13 @@ def test_an_unknown_run(daemon, run, code, error):
 
 def test_a_prompt_line_is_empty_and_quiet_without_a_daemon_and_without_a_run(daemon, sictl):
     assert (sictl("status", "--line").code, sictl("status", "--line").out) == (0, "")
+    assert sictl("status", "--line", "--json").document == {"schema": 1, "run": None}
     daemon.rows = [run_row()]
     assert sictl("status", "--line").out == "sid r3/50 exec 2/2 +31.8%\n"
     daemon.stop()
     done = sictl("status", "--line")
     assert (done.code, done.out, done.err) == (0, "", "")
+    assert sictl("status", "--line", "--json").document == {"schema": 1, "run": None}
 
 
 def test_a_socket_that_nobody_listens_on_any_more_is_no_daemon(sictl):

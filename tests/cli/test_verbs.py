@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sid_cli.session import Session
 from sid_cli.verbs.config import parse_value
 from sid_protocol.errors import (
     AlreadyRunning,
@@ -291,6 +292,19 @@ def test_export(daemon, sictl):
     assert sictl("export", "--json").document == {"schema": 1, "root": "/r", "files": ["/r/a", "/r/b"]}
 
 
+def test_a_calibration_takes_as_long_as_the_benchmark(daemon, sictl, monkeypatch):
+    monkeypatch.setitem(Session.call_run.__kwdefaults__, "timeout_s", 0.05)
+    score = {"mode": "noisy", "score": 1.0, "score_before": 1.0, "samples": [1.0], "spread_pct": 0.0}
+    unknown = dict.fromkeys(("sd_pair", "findable"))
+
+    def slowly(_params):
+        daemon.stopping.wait(0.5)
+        return {"run_id": RUN, **score, **unknown, "run_s": 90.0, "run_timeout_s": 270.0, "notes": []}
+
+    daemon.answers["run.calibrate"] = slowly
+    assert sictl("calibrate").out.startswith(f"{RUN}: noisy, best score 1.0\n")
+
+
 def test_the_daemon_itself(daemon, sictl):
     assert sictl("daemon", "status").out.startswith(
         f"sid 0.1.0, pid {NOBODY}, up 1 min, active runs: 1\nsocket "
@@ -309,7 +323,22 @@ def test_sictl_alone_says_what_is_next_here(daemon, sictl, repo, monkeypatch, sh
     assert sictl().out.startswith("run r7f3a9c2: running, round 3/50, best 812.4, +31.8 %\n  sictl attach")
     daemon.rows = [run_row(repo=str(made.path), status="plateau")]
     assert "  sictl apply" in sictl().out
+    daemon.rows = [run_row(repo=str(made.path), status="max_iterations")]
+    assert "  sictl start --rounds N  go on" in sictl().out
+    daemon.rows = [run_row(repo=str(made.path), status="idle")]
+    assert sictl().out.splitlines()[1] == "  sictl start        begin"
+    daemon.rows.append(run_row(run_id="r8888888", repo=str(made.path), topic="speed", status="plateau"))
+    assert sictl().out.startswith(
+        "2 runs here: default (idle), speed (plateau)\n  sictl history --topic T  what"
+    )
     daemon.stop()
+    assert sictl().out.startswith(f"no run is set up in {made.path}\n")
+    (made.path / ".sid/topics/speed").mkdir(parents=True)
+    assert sictl().out.startswith(
+        f"{made.path} is set up, and no daemon is running\n  sictl history     what"
+    )
+    (made.path / ".sid/topics/size").mkdir()
+    assert "no daemon is running: size, speed\n  sictl history --topic T  what" in sictl().out
     monkeypatch.chdir(short_dir)
     assert sictl().out.startswith(f"{short_dir} is no git repository\n")
     for done in (sictl(), sictl("--json")):

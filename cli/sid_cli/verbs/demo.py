@@ -91,7 +91,11 @@ def command(session: Session, *, rounds: int | None, agents: int | None, keep: s
     console.say(
         "sid demo: a small slow program gets faster by measured, merged steps; offline, about a minute"
     )
-    session.interrupt_note = "the demo and its daemon are gone"
+    session.interrupt_note = (
+        "the demo and its daemon are gone"
+        if kept is None
+        else f"its daemon is gone; what it made is in {clean(str(kept))}"
+    )
     with _home(kept) as demo, _own_signals():
         params = _make_repository(demo)
         console.say(f"made {clean(demo.repo)}; starting a daemon of its own")

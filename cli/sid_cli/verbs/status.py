@@ -20,5 +20,6 @@ def command(session: Session, *, run: str | None, topic: str | None, line: bool)
         raise UsageError(f"RUN is {run!r} and --run is {session.run!r}", hint="say it once")
     wanted = Wanted()
     wanted.as_json, wanted.color, wanted.line = session.as_json, session.color, line
-    wanted.run, wanted.socket, wanted.topic = run or session.run, session.socket, topic
+    wanted.run = session.run if run is None else run
+    wanted.socket, wanted.topic = session.socket, topic
     session.exit_code = show(wanted)
