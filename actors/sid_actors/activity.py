@@ -94,7 +94,11 @@ class ActivityLog:
 
     def tool(self, name: str, arguments: object) -> None:
         """Note a tool call; the arguments are kept as a hash, since they may hold secrets."""
-        digest = hashlib.sha256(json.dumps(arguments, sort_keys=True, default=str).encode()).hexdigest()
+        try:
+            told = json.dumps(arguments, sort_keys=True, default=str)
+        except RecursionError:  # as deep as could just be read
+            told = "too deep"
+        digest = hashlib.sha256(told.encode()).hexdigest()
         self.tools.append(f"{name}#{digest[:8]}")
         self._tool_times.append(time.time())
         self.touch(name)

@@ -1,9 +1,13 @@
-"""Output of a benchmark that is made to hold up whoever looks for a score in it."""
+"""Output of benchmarks and agents that is made to hold up whoever looks into it."""
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from sid_actors.activity import ActivityLog
+from sid_actors.backends.stream import StreamReader
 from sid_actors.workbench import searching
 from tests.actors.workbench.conftest import OpenBay, open_bay, settings_of
 from tests.conftest import MakeRepo
@@ -25,3 +29,20 @@ async def test_a_search_without_an_end_is_ended_and_is_no_score(
     assert (honest.status, honest.score) == ("success", 1.5)
     assert (held_up.status, held_up.score, held_up.category) == ("error", None, "benchmark_parse_error")
     assert "did not come to an end" in held_up.why
+
+
+@pytest.mark.parametrize(("place", "is_seen"), [(10, True), (50_000, False)])
+async def test_an_event_of_endless_objects_is_looked_at_in_part(place: int, is_seen: bool) -> None:
+    """Millions of empty objects in one line held the event loop, and so every run, for half a minute."""
+    objects: list[dict[str, str]] = [{}] * place + [{"stop_reason": "end_turn"}]
+    reader = StreamReader(ActivityLog())
+    reader.feed(json.dumps({"type": "x", "content": objects}).encode() + b"\n")
+    assert (reader.activity.stop_reason == "end_turn") is is_seen
+
+
+async def test_arguments_as_deep_as_can_just_be_read_are_noted() -> None:
+    reader = StreamReader(ActivityLog())
+    for depth in range(850, 1000):
+        event = '{"type": "tool", "name": "a", "input": ' + "[" * depth + "]" * depth + "}"
+        reader.feed(event.encode() + b"\n")
+    assert reader.activity.tools

@@ -9,6 +9,7 @@ and keeps a bounded part of a stream of any length.
 from __future__ import annotations
 
 import codecs
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -19,8 +20,10 @@ from sid_actors.activity import ActivityLog
 from sid_actors.backends.parse import ANSWER_LIMIT_BYTES
 from sid_protocol.records import Cost
 
-LINE_LIMIT = 8 << 20
-"""Longest line that is looked at, in characters: a tool's result may carry a whole file."""
+LINE_LIMIT = 2 << 20
+"""Longest line that is looked at, in characters: an answer of the longest kind, each sign escaped; more holds the loop up."""
+_MOST_NODES = 1000
+"""Objects of one event that are looked at: those of programs have some dozens."""
 
 _DEPTH = 12
 _END_KEPT = 1000
@@ -143,7 +146,7 @@ class StreamReader:
             return
         self.is_stream = True
         self.activity.touch()
-        for node in _nodes(event):
+        for node in itertools.islice(_nodes(event), _MOST_NODES):
             self._node(node, from_user=event.get("type") == "user")
         self._usage(event)
         self._end(event)
