@@ -18,7 +18,8 @@ from sid_protocol.errors import SettingsInvalid
 from sid_protocol.records import Category
 
 REGEX_PREFIX = "regex:"
-_SHOWN = 120  # characters of a faulty line that a message quotes
+_SHOWN = 120  # characters of a faulty line that a message quotes, and of a sub-score's name
+_MOST_SUBS = 1000  # they are kept of every run
 # What float() takes beyond this (`nan`, `1_000`, `infinity`, Arabic digits) is no number here.
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z")
 
@@ -166,6 +167,8 @@ def _by_json(line: str, primary_metric: str, token: str | None) -> Score | Score
         return Score(value)
     if not isinstance(subs, dict):
         return _fault(f"sub_scores is no object: {_quoted(line)}")
+    if len(subs) > _MOST_SUBS or any(len(name) > _SHOWN for name in subs):
+        return _fault(f"more than {_MOST_SUBS} sub_scores, or a name longer than {_SHOWN} characters")
     numbers = {name: _finite(sub) for name, sub in subs.items()}
     if bad := [name for name, number in numbers.items() if number is None]:
         return _fault(f"sub-score {_quoted(bad[0])} is no finite number")

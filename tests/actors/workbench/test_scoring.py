@@ -67,7 +67,7 @@ def test_a_parsed_number_is_always_finite(text: str) -> None:
     assert value is None or math.isfinite(value)
 
 
-@given(finite, st.dictionaries(st.text(), finite))
+@given(finite, st.dictionaries(st.text(max_size=120), finite))
 def test_json_reads_score_and_sub_scores(value: float, subs: dict[str, float]) -> None:
     assert read("json", json.dumps({"primary": value, "sub_scores": subs})) == Score(value, subs)
 
@@ -139,3 +139,10 @@ def test_a_line_that_is_not_known_whole_is_no_score() -> None:
     for form in ("number", "json"):
         assert isinstance(read(form, None), ScoreFault)
         assert isinstance(read(form, ""), ScoreFault)
+
+
+@pytest.mark.parametrize("subs", [{"x" * 121: 1.0}, {f"s{number}": 1.0 for number in range(1001)}])
+def test_json_takes_so_many_sub_scores_and_such_long_names(subs: dict[str, float]) -> None:
+    found = read("json", json.dumps({"primary": 1.0, "sub_scores": subs}))
+    assert isinstance(found, ScoreFault)
+    assert found.category == "benchmark_parse_error"
