@@ -72,6 +72,10 @@ class GitOutput:
         return [os.fsdecode(path) for path in self.out.split(b"\0") if path]
 
 
+class GitTimedOut(GitError):
+    """A git command was killed at its deadline."""
+
+
 class GitPrintedTooMuch(GitError):
     """A git command printed more than it may."""
 
@@ -100,7 +104,8 @@ async def git(
 
     Raises:
         GitPrintedTooMuch: it printed more than it may.
-        GitError: it failed, or was killed at its deadline.
+        GitTimedOut: it was killed at its deadline.
+        GitError: it failed.
     """
     passed = {name: value for name in _PASSED if (value := os.environ.get(name)) is not None}
     off = (word for setting in _OFF for word in ("-c", setting))
@@ -117,7 +122,7 @@ async def git(
     result = await run_job(spec)
     verb = next(word for word in args if not word.startswith("-"))
     if result.timed_out:
-        raise GitError(f"git {verb} did not end within {deadline_s:.0f} s")
+        raise GitTimedOut(f"git {verb} did not end within {deadline_s:.0f} s")
     if result.stdout.dropped:
         raise GitPrintedTooMuch(f"git {verb} printed more than {output_mb} MB")
     output = GitOutput(

@@ -181,3 +181,22 @@ async def test_more_files_than_a_tree_can_have_are_refused(
     assert found.refusal
     assert found.refusal[0] == "scope_error"
     assert "new files" in found.refusal[1]
+
+
+@pytest.mark.parametrize("name", [".gitignore", ".gitattributes"])
+async def test_rules_that_git_is_never_done_with_are_refused(
+    repo: MakeRepo, open_bay: OpenBay, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(edits, "LOOK_LIMIT_S", 1.0)
+
+    def leave(top: Path) -> None:
+        folder = top / "/".join(["aaa"] * 100)
+        folder.mkdir(parents=True)
+        (folder / "f").touch()
+        (top / name).write_text("**/a*/" * 8 + "**/b" + (" text" if name == ".gitattributes" else "") + "\n")
+
+    async with open_bay(repo(FILES)) as bay:
+        found = await bay.attempt(leave)
+    assert found.refusal
+    assert found.refusal[0] == "scope_error"
+    assert "cannot be looked at: git" in found.refusal[1]

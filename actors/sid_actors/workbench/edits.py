@@ -17,7 +17,7 @@ from typing import Protocol
 import pygit2
 import trio
 
-from sid_actors.gitcli import OUTPUT_MB, GitOutput, GitPrintedTooMuch, git
+from sid_actors.gitcli import DEADLINE_S, OUTPUT_MB, GitOutput, GitPrintedTooMuch, GitTimedOut, git
 from sid_actors.trees import GITLINK, LINK, Entry, files, lookup, open_repository, tree_of
 from sid_actors.workbench import disk
 from sid_actors.workbench.checkouts import Worktree
@@ -44,6 +44,8 @@ _UNDER_WAY = (
 )
 _CONVERTING = ("text", "eol", "crlf", "ident", "working-tree-encoding")
 _MB = 1 << 20
+LOOK_LIMIT_S = 300.0
+"""Longest look of git's at what an agent left: 100,000 files take it some seconds."""
 _LARGE_BYTES = 8 << 20
 """What is larger takes the daemon's memory and its interpreter's lock for too long."""
 _LONGEST, _DEEPEST = 2000, 200
@@ -102,6 +104,15 @@ async def find_edits(
     Raises:
         GitError: git failed.
     """
+    try:
+        return await _find_edits(common_dir, worktree, seal, settings, config)
+    except GitTimedOut as error:  # one line of ignore rules or attributes can keep git for years
+        return Refusal("scope_error", f"what it left cannot be looked at: {error.message}", ())
+
+
+async def _find_edits(
+    common_dir: str, worktree: Worktree, seal: Seal, settings: Settings, config: ConversionConfig
+) -> Edits | Refusal:
     difference = await trio.to_thread.run_sync(_difference, worktree)
     if isinstance(difference, Refusal):
         return difference
@@ -149,7 +160,15 @@ async def _listed(plain: _Git, tracked: Collection[str]) -> list[str] | Refusal:
     ignore = [word for pattern in IGNORED for word in ("-x", pattern)]
     names_mb = sum(len(os.fsencode(path)) + 1 for path in tracked) // _MB + 1 + _MOST_NAMES_MB
     try:
-        output = await plain("ls-files", "--others", "--exclude-standard", *ignore, "-z", output_mb=names_mb)
+        output = await plain(
+            "ls-files",
+            "--others",
+            "--exclude-standard",
+            *ignore,
+            "-z",
+            deadline_s=LOOK_LIMIT_S,
+            output_mb=names_mb,
+        )
     except GitPrintedTooMuch:
         return Refusal("scope_error", f"it left more than {_MOST_NAMES_MB} MB of names of new files", ())
     listed = output.paths
@@ -173,7 +192,7 @@ def _plain_git(common_dir: str, worktree: Worktree) -> _Git:
     """Return git that sees the folder as a work tree without an index, whatever its `.git` says."""
 
     async def run(
-        *args: str, stdin: bytes = b"", expect: Sequence[int] = (0,), output_mb: int = OUTPUT_MB
+        *args: str, stdin: bytes = b"", deadline_s: float = DEADLINE_S, output_mb: int = OUTPUT_MB
     ) -> GitOutput:
         return await git(
             f"--git-dir={common_dir}",
@@ -182,7 +201,7 @@ def _plain_git(common_dir: str, worktree: Worktree) -> _Git:
             cwd=worktree.path,
             stdin=stdin,
             env={"GIT_INDEX_FILE": f"{common_dir}/sid-no-index"},
-            expect=expect,
+            deadline_s=deadline_s,
             output_mb=output_mb,
         )
 
@@ -191,7 +210,7 @@ def _plain_git(common_dir: str, worktree: Worktree) -> _Git:
 
 class _Git(Protocol):
     async def __call__(
-        self, *args: str, stdin: bytes = b"", expect: Sequence[int] = (0,), output_mb: int = OUTPUT_MB
+        self, *args: str, stdin: bytes = b"", deadline_s: float = DEADLINE_S, output_mb: int = OUTPUT_MB
     ) -> GitOutput: ...
 
 
@@ -265,7 +284,9 @@ async def _attributes(plain: _Git, paths: Sequence[str]) -> dict[str, dict[str, 
     if not paths:
         return found
     stdin = b"".join(os.fsencode(path) + b"\0" for path in paths)
-    asked = await plain("check-attr", "-z", "--stdin", *_CONVERTING, "filter", stdin=stdin)
+    asked = await plain(
+        "check-attr", "-z", "--stdin", *_CONVERTING, "filter", stdin=stdin, deadline_s=LOOK_LIMIT_S
+    )
     words = [os.fsdecode(word) for word in asked.out.split(b"\0")]
     for path, name, value in zip(words[::3], words[1::3], words[2::3], strict=False):
         if value != "unspecified":
