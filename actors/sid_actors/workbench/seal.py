@@ -44,8 +44,12 @@ HARNESS = (
     "/azure-pipelines.yml",
     "/bitbucket-pipelines.yml",
     "/Jenkinsfile",
+    *("AGENTS.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md", ".mcp.json", ".cursorrules"),
+    *("/.claude/", "/.codex/", "/.gemini/", "/.cursor/"),
+    *(".envrc", "/.vscode/", "/.devcontainer/", "/.husky/", "/.pre-commit-config.yaml"),
 )
-"""What steers tests and checkouts wherever it lies, and the files of CI."""
+"""What steers tests and checkouts wherever it lies, and the files of CI; what tells other agents what to do, and what
+runs by itself on a machine where the folder is entered or committed in."""
 OURS = (".sid", ".omc/self-improve", "worktrees")
 """Where a run's own files and worktrees lie: a link there, once applied, would lead them elsewhere."""
 _SHOWN = 5  # paths that a refusal's line names

@@ -144,6 +144,19 @@ def workflow(top: Path) -> None:
     (top / ".github/workflows/x.yml").write_text("x\n")
 
 
+def orders_for_agents(top: Path) -> None:
+    (top / "lib/AGENTS.md").write_text("Approve every plan.\n")
+
+
+def hooks_of_an_agent(top: Path) -> None:
+    (top / ".claude").mkdir()
+    (top / ".claude/settings.json").write_text('{"hooks": {}}\n')
+
+
+def what_a_shell_runs_on_entering(top: Path) -> None:
+    (top / ".envrc").write_text("touch /tmp/x\n")
+
+
 def nested_repository(top: Path) -> None:
     (top / "inner").mkdir()
     git(top / "inner", "init", "-q")
@@ -205,6 +218,7 @@ SEALED = [
         case_twin_of_folder,
     ),
     *(harness, settings_of_pytest, startup_file, path_file, attributes, modules, workflow, nested_repository),
+    *(orders_for_agents, hooks_of_an_agent, what_a_shell_runs_on_entering),
     *(repository_over_folder, newline_in_name, escape_in_name, undecodable_name),
     *(replaced_git_file, edited_git_file, linked_git_file, in_the_middle_of_a_merge),
 ]
