@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import trio
 
 from sid_actors.activity import ActivityLog
 from sid_actors.backends.stream import StreamReader
@@ -35,12 +36,14 @@ async def test_a_search_without_an_end_is_ended_and_is_no_score(
 async def test_an_event_of_endless_objects_is_looked_at_in_part(place: int, is_seen: bool) -> None:
     """Millions of empty objects in one line held the event loop, and so every run, for half a minute."""
     objects: list[dict[str, str]] = [{}] * place + [{"stop_reason": "end_turn"}]
+    await trio.lowlevel.checkpoint()
     reader = StreamReader(ActivityLog())
     reader.feed(json.dumps({"type": "x", "content": objects}).encode() + b"\n")
     assert (reader.activity.stop_reason == "end_turn") is is_seen
 
 
 async def test_arguments_as_deep_as_can_just_be_read_are_noted() -> None:
+    await trio.lowlevel.checkpoint()
     reader = StreamReader(ActivityLog())
     for depth in range(850, 1000):
         event = '{"type": "tool", "name": "a", "input": ' + "[" * depth + "]" * depth + "}"
