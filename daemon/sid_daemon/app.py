@@ -11,6 +11,7 @@ import ctypes
 import gc
 import math
 import os
+import resource
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator
@@ -33,6 +34,7 @@ from sid_daemon.rpc.server import RpcServer
 from sid_daemon.store.lock import StateLock
 from sid_daemon.store.registry import Registry
 from sid_protocol import locations
+from sid_protocol.errors import Refused
 
 if TYPE_CHECKING:
     from sid_daemon.assembly import Assembly
@@ -46,6 +48,7 @@ _M_ARENA_MAX, _M_MMAP_THRESHOLD = -8, -3
 _LARGE = 64 << 10
 _SWITCH_S = 0.0005
 _SETTLE_S = 5.0
+_LEAST_FILES, _MOST_FILES = 64, 1 << 16
 """After that those who started the daemon have had their answers."""
 
 
@@ -63,10 +66,11 @@ def run_daemon(*, idle_exit_s: float | None = None, ready_fd: int | None = None)
 
     Raises:
         SettingsInvalid: `sid.toml` is wrong.
-        Refused: another daemon uses the state directory or the socket.
+        Refused: another daemon uses the state directory or the socket; or too few files may be open.
         StoreError: the state directory cannot be used.
     """
     _share_memory()
+    _take_descriptors()
     home = os.environ["HOME"]
     state_dir = Path(locations.state_dir(os.environ, home))
     settings = read_daemon_settings(Path(locations.config_path(os.environ, home)))
@@ -95,6 +99,23 @@ def _share_memory() -> None:
     if mallopt is not None:
         mallopt(_M_ARENA_MAX, 1)
         mallopt(_M_MMAP_THRESHOLD, _LARGE)
+
+
+def _take_descriptors() -> None:
+    """Allow ourselves as many open files as the system does: the usual 1,024 are fewer than clients and jobs together need.
+
+    Raises:
+        Refused: that is too few to start anything with.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if allowed < _LEAST_FILES:
+        raise Refused(
+            f"{allowed} open files are too few for a daemon",
+            hint=f"allow at least {_LEAST_FILES}: ulimit -n 4096",
+        )
+    if soft != resource.RLIM_INFINITY and soft < allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
 
 
 class _Daemon:

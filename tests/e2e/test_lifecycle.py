@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import resource
 import select
 import shutil
 import signal
 import socket
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -20,7 +22,7 @@ import pytest
 
 from tests.conftest import MakeRepo
 from tests.e2e.contract_files import load, rows_of
-from tests.e2e.harness import HANG_S, SEALED_BENCHMARK, World, clean_repository, watched
+from tests.e2e.harness import BIN, HANG_S, SEALED_BENCHMARK, World, clean_repository, watched
 from tests.repos import Repo
 
 GATED_BENCHMARK = {
@@ -306,6 +308,24 @@ def test_a_socket_that_is_deleted_is_made_again(world: World) -> None:
     daemon.terminate()
     assert daemon.wait(HANG_S) == 0
     assert not world.socket.exists()
+
+
+@pytest.mark.slow
+def test_a_daemon_takes_what_descriptors_it_may_have_and_says_where_they_are_too_few(world: World) -> None:
+    def started(limits: str) -> subprocess.Popen[str]:
+        command = f"{limits} && exec '{BIN}/sid'"
+        return world.spawn(["sh", "-c", command], stderr=subprocess.PIPE, text=True, cwd="/")
+
+    refused = started("ulimit -n 20")
+    assert "ulimit -n 4096" in refused.communicate(timeout=HANG_S)[1].removesuffix("\n").splitlines()[0]
+    assert refused.returncode == 5
+    daemon = started("ulimit -Sn 100 && ulimit -Hn 512")
+    assert daemon.stderr
+    daemon.stderr.readline()
+    assert resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE) == (512, 512)
+    daemon.terminate()
+    daemon.communicate(timeout=HANG_S)
+    assert daemon.returncode == 0
 
 
 @pytest.mark.slow
