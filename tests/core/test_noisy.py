@@ -372,6 +372,7 @@ def test_a_guard_shown_worse_refuses_what_is_faster():
     missing = GuardRule("accuracy")
     refused = Bench(latency(0.0)).judge(noisy([105.0], guards=(missing,)))
     assert refused.outcomes["executor_1"].why == "guard accuracy: not reported"
+    assert refused.outcomes["executor_1"].guard_failed
 
 
 def test_the_fast_lane_takes_three_pairs_and_says_so():

@@ -260,6 +260,7 @@ def test_a_guarded_sub_score_must_not_get_worse(memory, wins):
     if not wins:
         assert verdict.outcomes["executor_1"].status == "regression"
         assert "guard memory" in (verdict.outcomes["executor_1"].why or "")
+        assert verdict.outcomes["executor_1"].guard_failed
         assert verdict.regressions_detected
         assert verdict.score_after == 101.0, "the merged tree was measured"
 

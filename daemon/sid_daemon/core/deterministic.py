@@ -70,7 +70,7 @@ def deterministic_round(session: Session) -> Steps[Verdict | None]:
         confirmed = merged.value
         refused = refused_by_scores(session.policy.guards, session.guard_baseline, merged)
         if refused is not None:
-            reason = _refuse(session, candidate, refused, category="regression")
+            reason = _refuse(session, candidate, refused, category="regression", guard=True)
             continue
         if not session.determinism_checked:
             steady = yield from _check_determinism(session, merged.value)
@@ -159,12 +159,16 @@ def _contenders(session: Session) -> list[Candidate]:
     return sorted(able, key=lambda one: (sign * one.smoke.value, one.diff_lines))
 
 
-def _refuse(session: Session, candidate: Candidate, why: str, *, category: str | None = None) -> str:
+def _refuse(
+    session: Session, candidate: Candidate, why: str, *, category: str | None = None, guard: bool = False
+) -> str:
     """Record why a contender was not merged; returns it for the round's reason."""
     session.refused.add(candidate.arm)
     outcome = session.outcomes[candidate.arm]
     status: OutcomeStatus = "regression" if category == "regression" else "success"
-    session.outcomes[candidate.arm] = replace(outcome, status=status, category=category, why=why)
+    session.outcomes[candidate.arm] = replace(
+        outcome, status=status, category=category, why=why, guard_failed=guard
+    )
     return f"{candidate.arm}: {why}"
 
 

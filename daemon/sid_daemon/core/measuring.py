@@ -243,6 +243,7 @@ class CandidateOutcome:
         why: What it fell by, in one line; None for the winner.
         sub_scores: Medians by name.
         measurement: Samples, n, gain, interval, p, mode, sd of a pair; None in deterministic mode.
+        guard_failed: One of its sub-scores fell by more than its guard lets it.
     """
 
     status: OutcomeStatus
@@ -251,6 +252,7 @@ class CandidateOutcome:
     why: str | None = None
     sub_scores: dict[str, float] = field(default_factory=dict)
     measurement: dict[str, object] | None = None
+    guard_failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

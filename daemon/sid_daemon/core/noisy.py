@@ -113,6 +113,7 @@ def _judged(session: Session, finalist: Entrant, trial: Trial, end: End) -> None
             "sd_pair": pair_sd(gaps),
             "samples": [run.value for run in trial.after],
         },
+        guard_failed=end.kind == "guard",
     )
 
 

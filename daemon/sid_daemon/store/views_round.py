@@ -318,7 +318,7 @@ def result_rows(now: Round) -> list[ResultRow]:
                 commit=(one.commit or one.base)[:7],
                 metric=one.score,
                 delta=None if one.score is None or before is None else difference(one.score, before),
-                guard=one.guard,
+                guard="fail" if (found := _outcome(now, one)) and found.guard_failed else one.guard,
                 status=_row_status(one, is_winner=is_winner),
                 description=_description(now, one),
             )
