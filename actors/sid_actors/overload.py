@@ -63,12 +63,12 @@ class DiskRoom:
             begun = time.monotonic()
             if begun < self._again_at:
                 return 0
-            written, closed = _written(self._folder, self._since)
-            written += _deleted(self._folder, members())
+            size, closed = written(self._folder, self._since)
+            size += _deleted(self._folder, members())
             now = time.monotonic()
             self._again_at = now + (now - begun) / _DISK_SHARE
             # A folder that it has closed to us may hold all that is missing.
-            return (max(written, lost) if closed else written) >> 20
+            return (max(size, lost) if closed else size) >> 20
 
 
 def room_in(folder: str, limits: Limits) -> DiskRoom | None:
@@ -124,9 +124,9 @@ def _free(folder: str) -> int:
     return room.f_bfree * room.f_frsize
 
 
-def _written(folder: str, since: float) -> tuple[int, bool]:
-    """Return what the files take that were changed since, in bytes, and whether something could not be read."""
-    written, closed = 0, False
+def written(folder: str, since: float) -> tuple[int, bool]:
+    """Return what the files below a folder take that were changed since a time, in bytes, and whether some are out of sight."""
+    size, closed = 0, False
     linked: set[int] = set()
     pending = [folder]
     while pending:
@@ -140,10 +140,10 @@ def _written(folder: str, since: float) -> tuple[int, bool]:
                         continue
                     if status.st_nlink > 1:
                         linked.add(status.st_ino)
-                    written += status.st_blocks * 512
+                    size += status.st_blocks * 512
         except OSError as error:  # gone meanwhile, unless it is closed or too deep to be named
             closed = closed or error.errno in (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG)
-    return written, closed
+    return size, closed
 
 
 def _deleted(folder: str, pids: Collection[int]) -> int:

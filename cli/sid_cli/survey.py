@@ -88,7 +88,7 @@ def _node(files: Sequence[str], read: Callable[[str], str]) -> list[Offer]:
         return []
     try:
         document = json.loads(read("package.json"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return []
     scripts = document.get("scripts") if isinstance(document, dict) else None
     if not isinstance(scripts, dict):

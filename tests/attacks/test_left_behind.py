@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import resource
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
+from sid_actors import overload
 from sid_actors.trees import FILE, LINK
 from sid_actors.workbench import deleting, disk, edits
 from sid_actors.workbench.seal import may_be_checked_out
@@ -132,6 +134,14 @@ def test_what_is_too_deep_for_a_path_counts_as_one_addition(tmp_path: Path) -> N
     dig(tmp_path, 30, "a" * 200)
     (found,) = disk.walk_all(str(tmp_path), "a" * 200)
     assert set(found) == {"a", "/"}
+    deleting.remove(str(tmp_path / ("a" * 200)))
+
+
+def test_what_is_too_deep_to_be_named_may_hold_all_that_is_missing(tmp_path: Path) -> None:
+    begun = time.time() - 1
+    assert overload.written(str(tmp_path), begun)[1] is False
+    dig(tmp_path, 30, "a" * 200)
+    assert overload.written(str(tmp_path), begun)[1] is True
     deleting.remove(str(tmp_path / ("a" * 200)))
 
 

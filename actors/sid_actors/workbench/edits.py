@@ -222,7 +222,8 @@ def _difference(worktree: Worktree) -> disk.Difference | Refusal:
 
 def _git_tampered(worktree: Worktree) -> str | None:
     link = Path(worktree.path, ".git")
-    if link.is_symlink() or not link.is_file() or link.read_bytes() != worktree.git_file:
+    is_ours = not link.is_symlink() and link.is_file() and link.stat().st_size == len(worktree.git_file)
+    if not is_ours or link.read_bytes() != worktree.git_file:
         return "the worktree's .git was replaced"
     admin = Path(worktree.admin_dir)
     if not admin.is_dir():
