@@ -215,6 +215,18 @@ def test_a_user_is_told_what_is_special() -> None:
     assert status_notes(replace(state, status="failed", hint="free some space")) == ["free some space"]
 
 
+def test_a_hold_out_that_is_used_up_is_told_in_the_summary_too() -> None:
+    rule = Measurement(holdout_looks=2)
+    state = replace(ended(), settings=settings(holdout_command="sh hold.sh", measurement=rule))
+
+    assert "hold-out" not in summary_text(state)
+    state = replace(state, history=replace(state.history, holdout_looks=2))
+    assert "holdout_looks is used up (2 of 2): merges are no longer checked by the hold-out" in summary_text(
+        state
+    )
+    assert "hold-out" not in summary_text(replace(state, settings=settings()))
+
+
 def test_a_row_shows_where_the_run_is() -> None:
     play = Play(World(settings(max_iterations=7, target_value=99.0), score=second_wins))
     play.start()

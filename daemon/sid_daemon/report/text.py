@@ -167,6 +167,11 @@ def status_notes(state: RunState) -> list[str]:
         noise = MAD_TO_SD * median(spread)
         least = state.settings.measurement.min_effect
         notes.append(noise_line(noise, *findable_gains(noise, NOISY_MIN_EFFECT if least is None else least)))
+    looks, most = state.history.holdout_looks, state.settings.measurement.holdout_looks
+    if state.settings.holdout_command is not None and looks >= most:
+        notes.append(
+            f"holdout_looks is used up ({looks} of {most}): merges are no longer checked by the hold-out"
+        )
     if state.status == "paused":
         notes.append("paused: 'sictl resume' goes on")
     if state.stopping and state.status in ACTIVE:
