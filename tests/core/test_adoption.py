@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from sid_daemon.core.adoption import Change, announced, by_hand
 from sid_daemon.core.milestones import Standing, standing, table
 from sid_protocol.commands import AnyCommand, PrepareRound
 from sid_protocol.events import AnyEvent, ConfigChanged, RoundPrepared, RunStopped, StopRequested
-from sid_protocol.settings import Settings
+from sid_protocol.settings import Measurement, Settings
 from tests.core.play import Play, World, created
 from tests.core.test_run import second_wins, settings
 
@@ -122,6 +123,28 @@ def test_a_phase_left_behind_is_an_event_and_the_present_one_is_in_the_agent_set
     ]
     shown = json.loads(play.files["state/agent-settings.json"])
     assert (shown["current_milestone"], shown["current_phase"]) == ("All of it", "Recall")
+
+
+def test_a_milestone_that_noise_alone_has_touched_is_not_reached() -> None:
+    def answer(command: AnyCommand) -> AnyEvent | None:
+        if isinstance(command, PrepareRound):
+            return RoundPrepared(settings=play.world.settings, goal=GOAL, head=play.world.head)
+        return None
+
+    dice = random.Random(4)
+    noisy = settings(max_iterations=6, measurement=Measurement(mode="noisy", screen_blocks=4))
+    play = Play(
+        World(noisy, score=lambda *_: dice.gauss(10.45, 0.3), answer=answer),
+        created(noisy, deterministic=False),
+    )
+    play.start()
+    play.run()
+
+    assert play.now.history.merges == 0
+    assert max(after.best_score for _, _, after in play.steps) > 10.5
+    assert {after.standing.milestone for _, _, after in play.steps if after.standing.milestone} == {
+        "First light"
+    }
 
 
 def test_ideas_of_a_round_that_another_init_takes_back_are_tried_in_the_next() -> None:

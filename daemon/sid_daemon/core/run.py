@@ -129,12 +129,14 @@ def _count_wall(turn: Turn, *, closed: bool) -> None:
 
 def _stand(turn: Turn, before: RunState) -> None:
     """Keep where the run stands in its goal's milestones and phases."""
-    now = turn.state
-    if (now.goal, now.best_score, now.sub_scores) == (before.goal, before.best_score, before.sub_scores):
+    now, seen = turn.state, (before.goal, before.best_score, before.best_interval, before.sub_scores)
+    if (now.goal, now.best_score, now.best_interval, now.sub_scores) == seen:
         return
     higher = now.settings.benchmark_direction == "higher_is_better"
     sub_scores = now.sub_scores or now.history.guard_baseline
-    turn.set(standing=milestones.standing(now.goal, now.best_score, sub_scores, higher=higher))
+    shown = stopping.shown_score(now)
+    score = now.best_score if shown is None else shown
+    turn.set(standing=milestones.standing(now.goal, score, sub_scores, higher=higher))
 
 
 def _on_request(turn: Turn, event: AnyEvent) -> None:

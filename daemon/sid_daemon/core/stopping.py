@@ -43,16 +43,18 @@ def reaches(threshold: float | str, before: float, improvement: Decimal) -> bool
 
 def target_reached(state: RunState) -> bool:
     """Say whether the incumbent meets the target: with its interval's worse end, where it has one."""
-    target = state.settings.target_value
-    if target is None:
+    target, shown = state.settings.target_value, shown_score(state)
+    if target is None or shown is None:
         return False
-    higher = state.settings.benchmark_direction == "higher_is_better"
-    if state.is_noisy:
-        if state.best_interval is None:
-            return False
-        worse = state.best_interval[0 if higher else 1]
-        return worse is not None and (worse >= target if higher else worse <= target)
-    return state.best_score >= target if higher else state.best_score <= target
+    return shown >= target if state.settings.benchmark_direction == "higher_is_better" else shown <= target
+
+
+def shown_score(state: RunState) -> float | None:
+    """Return what the incumbent has shown to reach: its score, or its interval's worse end; None if that is open."""
+    if not state.is_noisy:
+        return state.best_score
+    low, high = state.best_interval or (None, None)
+    return low if state.settings.benchmark_direction == "higher_is_better" else high
 
 
 def budget_spent(state: RunState) -> str | None:
