@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from sid_actors.activity import ActivityLog
+from sid_actors.backends.base import Answer
 from sid_actors.fences import clipped
 from sid_actors.roles import RoleActor, failed, make_turn
 from sid_actors.track import Track
@@ -34,20 +35,7 @@ class Executor(RoleActor[RunPlan, Outcome]):
         """Open the worktree, let the agent edit, check and commit what it left."""
         started = activity.clock.now()
         try:
-            worktree = await self.workbench.open_worktree(
-                message.iteration, message.executor, message.base, message.rework_of
-            )
-            activity.works_in(worktree)
-            turn = await make_turn(
-                message,
-                self.track,
-                worktree,
-                sealed=await self.workbench.sealed_paths(worktree),
-                number=executor_number(message.executor),
-                guard_output=message.guard_output,
-            )
-            turn = replace(turn, shown=await self.workbench.shown_paths(worktree))
-            answer = await self.backend.answer(turn, activity)
+            answer = await self._edited(message, activity)
             collected = await collect(self.workbench, self.track, message)
         except WorktreeFull as error:
             return CandidateRefused(
@@ -59,33 +47,55 @@ class Executor(RoleActor[RunPlan, Outcome]):
             )
         except (SidError, OSError) as error:
             return failed(message, error, activity, started)
-        duration_s = activity.clock.now() - started
-        if collected.commit is None or collected.refusal:
-            category, what = collected.refusal or ("logic_error", "the agent left no change")
-            return CandidateRefused(
-                cause=message.id,
-                category=category,
-                what=what,
-                paths=collected.paths,
-                commit=collected.commit,
-                diff_stat=collected.diff_stat or None,
-                cost=answer.cost,
-                duration_s=duration_s,
-                findings=collected.findings,
-            )
-        return CandidateCommitted(
-            cause=message.id,
-            commit=collected.commit,
-            diff_stat=collected.diff_stat,
-            net_lines=collected.net_lines,
+        return _outcome(message.id, answer, collected, activity.clock.now() - started)
+
+    async def _edited(self, message: RunPlan, activity: ActivityLog) -> Answer:
+        """Open the worktree and let the agent edit in it."""
+        worktree = await self.workbench.open_worktree(
+            message.iteration, message.executor, message.base, message.rework_of
+        )
+        activity.works_in(worktree)
+        turn = await make_turn(
+            message,
+            self.track,
+            worktree,
+            sealed=await self.workbench.sealed_paths(worktree),
+            number=executor_number(message.executor),
+            guard_output=message.guard_output,
+        )
+        turn = replace(turn, shown=await self.workbench.shown_paths(worktree))
+        return await self.backend.answer(turn, activity)
+
+
+def _outcome(
+    cause: str, answer: Answer, collected: Collected, duration_s: float
+) -> CandidateCommitted | CandidateRefused:
+    if collected.commit is None or collected.refusal:
+        category, what = collected.refusal or ("logic_error", "the agent left no change")
+        return CandidateRefused(
+            cause=cause,
+            category=category,
+            what=what,
             paths=collected.paths,
-            summary=clipped(answer.text, SUMMARY_LIMIT),
-            findings=collected.findings,
-            patch=collected.patch,
-            tree=collected.tree,
+            commit=collected.commit,
+            diff_stat=collected.diff_stat or None,
             cost=answer.cost,
             duration_s=duration_s,
+            findings=collected.findings,
         )
+    return CandidateCommitted(
+        cause=cause,
+        commit=collected.commit,
+        diff_stat=collected.diff_stat,
+        net_lines=collected.net_lines,
+        paths=collected.paths,
+        summary=clipped(answer.text, SUMMARY_LIMIT),
+        findings=collected.findings,
+        patch=collected.patch,
+        tree=collected.tree,
+        cost=answer.cost,
+        duration_s=duration_s,
+    )
 
 
 async def collect(workbench: Workbench, track: Track, message: RunPlan) -> Collected:
