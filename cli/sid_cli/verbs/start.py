@@ -10,17 +10,22 @@ import click
 from sid_cli import places, runs
 from sid_cli.client import Client
 from sid_cli.follow import EXIT_CODES, start_and_follow
-from sid_cli.options import topic_option, verb
+from sid_cli.options import completed, topic_option, verb
 from sid_cli.session import Session
 from sid_cli.text import clean
-from sid_protocol.errors import UsageError
+from sid_protocol.errors import NoSuchRun, UsageError
 from sid_protocol.locations import track_root
 
 
 @verb("start", example="sictl start\nsictl start ~/src/primes --rounds 3 --wait")
-@click.argument("repo", metavar="[REPO]", required=False)
+@click.argument("repo", metavar="[REPO]", required=False, shell_complete=completed("run"))
 @topic_option
-@click.option("--root", metavar="DIR", help="The track's root, where it is not the usual one.")
+@click.option(
+    "--root",
+    metavar="DIR",
+    shell_complete=completed("folder"),
+    help="The track's root, where it is not the usual one.",
+)
 @click.option("--rounds", metavar="N", type=click.IntRange(min=1), help="At most N more rounds from now.")
 @click.option("--wait", is_flag=True, help="Follow the run to its end and print the summary.")
 def command(
@@ -49,7 +54,7 @@ def target(
     """Return `{repo, topic?, root?}` of the track that was meant.
 
     Raises:
-        NoSuchRun: REPO is no path, and no run's id.
+        NoSuchRun: REPO is neither a path nor a run's id.
         UsageError: REPO and `--run` disagree, or REPO has several tracks and none at the usual place.
     """
     if repo is not None and session.run is not None and repo != session.run:
@@ -59,9 +64,10 @@ def target(
     path = places.existing(meant) if meant is not None else places.here()
     rows = client.call("run.list")["runs"]
     if path is None:
-        # A path that is not there is told as such by the daemon; anything else is meant as an id.
         if meant is not None and "/" in meant:
-            return {"repo": places.absolute(meant), **named}
+            raise NoSuchRun(
+                f"{places.absolute(meant)} is no folder", hint="REPO is the path of a git repository"
+            )
         row = runs.choose(rows, text=meant, path=None, cwd=places.here(), topic=topic)
         return {"repo": row["repo"], "topic": row["topic"], "root": row["root"]}
     found = runs.of_path(rows, path, topic)
