@@ -18,6 +18,8 @@ from sid_cli.session import Session
 from sid_protocol.errors import SidError
 
 BUDGET_S = 0.15
+_BACKENDS = ("local", "anthropic", "command", "replay")
+_FORMATS = ("json", "number", "pass_fail")
 
 
 def complete_run(
@@ -31,6 +33,53 @@ def complete_run(
         if row["run_id"].startswith(incomplete)
     ]
     return items or [CompletionItem(incomplete, type="dir")]
+
+
+def complete_topic(
+    context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return the topics of the repository's tracks, else of all."""
+    rows = (_asked(context, "run.list", {}) or {}).get("runs", ())
+    here = places.repository(places.here())
+    topics = dict.fromkeys(row["topic"] for row in [row for row in rows if row["repo"] == here] or rows)
+    return [CompletionItem(topic) for topic in topics if topic.startswith(incomplete)]
+
+
+def complete_folder(
+    _context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return that the shell is to complete folders."""
+    return [CompletionItem(incomplete, type="dir")]
+
+
+def complete_file(
+    _context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return that the shell is to complete files."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+def complete_backend(
+    _context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return the agent back ends."""
+    return [CompletionItem(name) for name in _BACKENDS if name.startswith(incomplete)]
+
+
+def complete_format(
+    _context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return the benchmark formats that are whole words."""
+    return [CompletionItem(name) for name in _FORMATS if name.startswith(incomplete)]
+
+
+def complete_help(
+    context: click.Context, _parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return the verbs, and `exit-codes`."""
+    verbs = context.find_root().command
+    names = verbs.list_commands(context) if isinstance(verbs, click.Group) else []
+    return [CompletionItem(name) for name in (*names, "exit-codes") if name.startswith(incomplete)]
 
 
 def complete_round(

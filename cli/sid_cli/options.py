@@ -47,13 +47,19 @@ def global_options() -> list[click.Parameter]:
             help="One JSON document on stdout.",
         ),
         click.Option(
-            ["--socket"], metavar="PATH", expose_value=False, callback=_keep, help="The daemon's socket."
+            ["--socket"],
+            metavar="PATH",
+            expose_value=False,
+            callback=_keep,
+            shell_complete=completed("file"),
+            help="The daemon's socket.",
         ),
         click.Option(
             ["--run", "global_run"],
             metavar="RUN",
             expose_value=False,
             callback=_keep,
+            shell_complete=completed("run"),
             help="A repository's path, a run id or its beginning.",
         ),
         click.Option(
@@ -134,11 +140,21 @@ def verb(name: str, *, example: str, cls: type[Verb] = Verb) -> Callable[[Functi
     return declare
 
 
-def _complete_run(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
-    from sid_cli.completing import complete_run  # only at a press of the Tab key
+def completed(what: str) -> Callable[[click.Context, click.Parameter, str], list[Any]]:
+    """Return how the shell completes an argument: `complete_<what>` of `sid_cli.completing`."""
 
-    return list(complete_run(context, parameter, incomplete))
+    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[Any]:
+        from sid_cli import completing  # only at a press of the Tab key
+
+        return list(getattr(completing, f"complete_{what}")(context, parameter, incomplete))
+
+    return complete
 
 
-run_argument = click.argument("run", metavar="[RUN]", required=False, shell_complete=_complete_run)
-topic_option = click.option("--topic", metavar="T", help="The track, where a repository has several.")
+run_argument = click.argument("run", metavar="[RUN]", required=False, shell_complete=completed("run"))
+topic_option = click.option(
+    "--topic",
+    metavar="T",
+    shell_complete=completed("topic"),
+    help="The track, where a repository has several.",
+)

@@ -358,6 +358,15 @@ def test_sictl_alone_says_what_is_next_here(daemon, sictl, repo, monkeypatch, sh
         ("sictl show r", "r7f3a9c2"),
         ("sictl sta", "start"),
         ("sictl start --wa", "--wait"),
+        ("sictl start r", "r7f3a9c2"),
+        ("sictl --run r", "r7f3a9c2"),
+        ("sictl history --topic d", "plain,default"),
+        ("sictl init ./a", "dir,./a"),
+        ("sictl demo --keep ./a", "dir,./a"),
+        ("sictl plot -o ./a", "file,./a"),
+        ("sictl init --backend c", "plain,command"),
+        ("sictl init --format n", "plain,number"),
+        ("sictl help sta", "plain,start"),
     ],
 )
 def test_completion_asks_the_daemon(daemon, words, offered, repo, monkeypatch, capsys):

@@ -18,7 +18,7 @@ from sid_cli.client import Client
 from sid_cli.console import Console, one_line
 from sid_cli.follow import told
 from sid_cli.log_text import log_body
-from sid_cli.options import run_argument, topic_option, verb
+from sid_cli.options import completed, run_argument, topic_option, verb
 from sid_cli.runs import is_active
 from sid_cli.session import Session
 from sid_cli.since import is_before, parse_since
@@ -43,6 +43,7 @@ LEVELS = ("debug", "info", "warning", "error", "critical")
 @click.option(
     "--cursor-file",
     metavar="FILE",
+    shell_complete=completed("file"),
     type=click.Path(dir_okay=False),
     help="Go on after the cursor that it holds, and keep the last one there.",
 )

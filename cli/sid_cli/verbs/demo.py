@@ -27,7 +27,7 @@ import click
 from sid_cli import places
 from sid_cli.client import Client
 from sid_cli.follow import Outcome, start_and_follow
-from sid_cli.options import verb
+from sid_cli.options import completed, verb
 from sid_cli.round_text import history_table
 from sid_cli.session import Session
 from sid_cli.spawn import daemon_command, start_daemon
@@ -83,7 +83,12 @@ class Places:
 @verb("demo", example="sictl demo\nsictl demo --rounds 2 --keep ~/sid-demo")
 @click.option("--rounds", metavar="N", type=click.IntRange(min=1), help="At most so many rounds.")
 @click.option("--agents", metavar="N", type=click.IntRange(min=1), help="Plans a round.")
-@click.option("--keep", metavar="DIR", help="Make the repository there, and leave it there.")
+@click.option(
+    "--keep",
+    metavar="DIR",
+    shell_complete=completed("folder"),
+    help="Make the repository there, and leave it there.",
+)
 def command(session: Session, *, rounds: int | None, agents: int | None, keep: str | None) -> None:
     """Watch a daemon improve a small program: offline, without a key, by measured, merged steps."""
     console = session.console

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from sid_cli.options import verb
+from sid_cli.options import completed, verb
 from sid_cli.session import Session
 
 EXIT_CODES = """\
@@ -25,7 +25,7 @@ exit codes of sictl
 
 
 @verb("help", example="sictl help start\nsictl help exit-codes")
-@click.argument("topic", metavar="[VERB|exit-codes]", required=False)
+@click.argument("topic", metavar="[VERB|exit-codes]", required=False, shell_complete=completed("help"))
 @click.pass_context
 def command(context: click.Context, session: Session, topic: str | None) -> None:
     """Show all verbs, one verb, or the exit codes."""

@@ -15,7 +15,7 @@ import click
 from sid_cli import interview, places
 from sid_cli.client import Client
 from sid_cli.console import Console
-from sid_cli.options import verb
+from sid_cli.options import completed, verb
 from sid_cli.presets import PRESETS, with_preset
 from sid_cli.session import Session
 from sid_cli.setup_talk import helped
@@ -32,7 +32,7 @@ sictl init ~/src/primes --objective "make the sieve faster" --benchmark "python3
 
 
 @verb("init", example=_EXAMPLE)
-@click.argument("repo", metavar="[REPO]", required=False)
+@click.argument("repo", metavar="[REPO]", required=False, shell_complete=completed("folder"))
 @click.option("--objective", metavar="TEXT", help="What is to get better.")
 @click.option("--metric", metavar="NAME", help="The key of the score in a JSON result.")
 @click.option("--target", metavar="X", type=float, help="The value that is enough.")
@@ -40,18 +40,34 @@ sictl init ~/src/primes --objective "make the sieve faster" --benchmark "python3
 @click.option("--scope", metavar="GLOB", multiple=True, help="What may change; repeat it for more.")
 @click.option("--out-of-scope", metavar="GLOB", multiple=True, help="What may not change.")
 @click.option("--benchmark", metavar="CMD", help="The command that measures.")
-@click.option("--format", "form", metavar="FORMAT", help="json, number, pass_fail or regex:PATTERN.")
+@click.option(
+    "--format",
+    "form",
+    metavar="FORMAT",
+    shell_complete=completed("format"),
+    help="json, number, pass_fail or regex:PATTERN.",
+)
 @click.option("--guard", metavar="CMD", multiple=True, help="A command that every candidate must pass.")
 @click.option("--sealed", metavar="GLOB", multiple=True, help="Files that no candidate may change.")
 @click.option("--rule", metavar="TEXT", multiple=True, help="A rule for the critics.")
 @click.option("--family", metavar="NAME", multiple=True, help="An approach family beyond the built-in ones.")
 @click.option("--agents", metavar="N", type=click.IntRange(min=1), help="Plans a round.")
 @click.option("--rounds", metavar="N", type=click.IntRange(min=0), help="Sets max_iterations.")
-@click.option("--backend", metavar="NAME", help="local, anthropic, command or replay.")
+@click.option(
+    "--backend",
+    metavar="NAME",
+    shell_complete=completed("backend"),
+    help="local, anthropic, command or replay.",
+)
 @click.option("--agent", type=click.Choice(tuple(PRESETS)), help="A coding agent, with flags that fit it.")
 @click.option("--agent-command", metavar="CMD", help="The program that answers prompts.")
-@click.option("--topic", metavar="T", help="The track's name, for several in one repository.")
-@click.option("--root", metavar="DIR", help="Where the track is kept.")
+@click.option(
+    "--topic",
+    metavar="T",
+    shell_complete=completed("topic"),
+    help="The track's name, for several in one repository.",
+)
+@click.option("--root", metavar="DIR", shell_complete=completed("folder"), help="Where the track is kept.")
 @click.option("--set", "assignments", metavar="KEY=JSON", multiple=True, help="Any setting, dotted.")
 @click.option("--trust", is_flag=True, help="Confirm this repository's path and these settings.")
 @click.option("--dry-run", is_flag=True, help="Show what would be trusted; write and run nothing.")

@@ -30,8 +30,8 @@ def command(
     console = session.console
     look = Look(paint=console.paint, marks=console.marks, width=console.width)
     if everything:
-        if run is not None or forget is not None:
-            raise UsageError("--all is of all runs", hint="leave out RUN and --forget")
+        if (run, forget, topic) != (None, None, None):
+            raise UsageError("--all is of all runs", hint="leave out RUN, --topic and --forget")
         with session.daemon(spawn=True) as client:
             found = client.call("daemon.lessons")
         console.result(found, across_page(found["tracks"], look))

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from sid_cli import places
-from sid_cli.options import run_argument, topic_option, verb
+from sid_cli.options import completed, run_argument, topic_option, verb
 from sid_cli.session import Session
 from sid_cli.text import clean
 from sid_protocol.errors import SidError, UsageError
@@ -35,7 +35,11 @@ def format_of(path: str) -> str:
 @run_argument
 @topic_option
 @click.option(
-    "-o", "--output", metavar="FILE.png|svg", help="Where to write it.  [default: sid-RUN.png here]"
+    "-o",
+    "--output",
+    metavar="FILE.png|svg",
+    shell_complete=completed("file"),
+    help="Where to write it.  [default: sid-RUN.png here]",
 )
 def command(session: Session, run: str | None, topic: str | None, output: str | None) -> None:
     """Draw the step chart; the best score so far, with every candidate."""

@@ -8,7 +8,7 @@ import click
 
 from sid_cli import places
 from sid_cli.follow import EXIT_CODES, start_and_follow
-from sid_cli.options import run_argument, topic_option, verb
+from sid_cli.options import completed, run_argument, topic_option, verb
 from sid_cli.runs import is_active
 from sid_cli.session import Session
 from sid_cli.text import clean
@@ -17,9 +17,20 @@ from sid_cli.text import clean
 @verb("replay", example="sictl replay --wait\nsictl replay k3vmw8 --into again")
 @run_argument
 @topic_option
-@click.option("--in", "repo", metavar="REPO", help="Replay it in a clone of its repository.")
+@click.option(
+    "--in",
+    "repo",
+    metavar="REPO",
+    shell_complete=completed("folder"),
+    help="Replay it in a clone of its repository.",
+)
 @click.option("--into", metavar="TOPIC", help="The replay's topic; left out, a new one.")
-@click.option("--root", metavar="DIR", help="The replay's root, where it is not the usual one.")
+@click.option(
+    "--root",
+    metavar="DIR",
+    shell_complete=completed("folder"),
+    help="The replay's root, where it is not the usual one.",
+)
 @click.option("--wait", is_flag=True, help="Follow the replay to its end and print the summary.")
 def command(
     session: Session,
