@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,7 @@ from sid_protocol.errors import GitError
 LOCK_WAIT_S = 1.0  # as long as git waits for the list of packed refs (core.packedRefsTimeout)
 _LOOK_AGAIN_S = 0.02
 _LOCKED = re.compile(r"failed to lock file '(.+)' for writing", re.DOTALL)
+_BRANCHES = "refs/heads/"
 _OURS = ("refs/heads/improve", "refs/heads/experiment", "refs/tags/archive", "refs/sid")
 
 T = TypeVar("T")
@@ -53,7 +55,7 @@ class BranchMovedError(GitError):
 def target(repo: pygit2.Repository, ref: str) -> str | None:
     """Return the commit that a ref points at, or None where there is no such ref."""
     try:
-        return str(repo.references[ref].resolve().target)
+        return str(_look_up(repo, ref).resolve().target)
     except (KeyError, pygit2.GitError):
         return None
 
@@ -73,7 +75,7 @@ def move(repo: pygit2.Repository, ref: str, old: str | None, new: str, why: str)
         if old is None:
             repo.create_reference(ref, pygit2.Oid(hex=new), force=False, message=why)
         else:
-            repo.references[ref].set_target(pygit2.Oid(hex=new), why)  # libgit2 compares the old value again
+            _look_up(repo, ref).set_target(pygit2.Oid(hex=new), why)  # libgit2 compares the old value again
 
     try:
         _patiently(write)
@@ -104,11 +106,29 @@ def delete(repo: pygit2.Repository, ref: str) -> None:
     """
     try:
         # Opened anew: after a try that met a lock, libgit2 believes that the ref was packed no longer, and keeps it.
-        _patiently(lambda: open_repository(repo.path).references.delete(ref))
+        # As any ref is: `Branch.delete` refuses what a kept worktree has checked out.
+        _patiently(lambda: pygit2.Reference.delete(_look_up(open_repository(repo.path), ref)))
     except KeyError:
         return
     except pygit2.GitError as error:
         raise GitError(f"cannot delete {ref}: {one_line(error)}") from None
+
+
+def _look_up(repo: pygit2.Repository, ref: str) -> pygit2.Reference:
+    """Return a ref.
+
+    `references[…]` of pygit2 1.21 keeps each name that it is asked for as long as the process lives, and each round has new
+    branches: these are asked for in another way, and other names are one object each.
+
+    Raises:
+        KeyError: there is none.
+    """
+    if not ref.startswith(_BRANCHES):
+        return repo.references[sys.intern(ref)]
+    found = repo.lookup_branch(ref.removeprefix(_BRANCHES))
+    if found is None:
+        raise KeyError(ref)
+    return found
 
 
 def locks(common_dir: str) -> list[Path]:

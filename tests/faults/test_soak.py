@@ -16,7 +16,7 @@ import pytest
 from tests.e2e.harness import HANG_S
 from tests.faults.harness import Stage
 
-ROUNDS = int(os.environ.get("SOAK_ROUNDS", "200"))
+ROUNDS = int(os.environ.get("SOAK_ROUNDS", "2000"))
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(7200)]
 
 
