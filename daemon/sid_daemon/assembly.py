@@ -90,8 +90,15 @@ def assemble(
     """
     service = Service(prices=settings.prices, learn=logs.redactor.learn)
     machine = Machine(MachineLock(lock_path(os.environ, str(state_dir))), service, tools)
-    charts = Charts(machine.lock)
-    host = Host(registry, state_dir, MakeRunConductor(machine), charts, emit, nursery, logs.redactor)
+    host = Host(
+        registry,
+        state_dir,
+        MakeRunConductor(machine),
+        Charts(machine.lock).want,
+        emit,
+        nursery,
+        logs.redactor,
+    )
     intake = Intake(host, OpenLocalSite(machine))
     methods = Methods(host, intake, LocalReports(machine), shut_down, about)
     agents = SetupAgents(OpenLocalSite(machine), machine, state_dir)

@@ -8,20 +8,16 @@ a fiftieth of the time; the last one is drawn at once. A chart that cannot be dr
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
 
 import trio
 
 from sid_actors.workbench.machine import MachineLock
 from sid_daemon.drawing import draw
+from sid_daemon.host import Host
 from sid_daemon.layout import CHART
 from sid_daemon.store.files import write_whole
+from sid_daemon.store.registry import KnownRun
 from sid_protocol.errors import SidError
-
-if TYPE_CHECKING:
-    from sid_daemon.host import Host
-    from sid_daemon.store.registry import KnownRun
-
 
 REST = 49.0
 """So many times as long as a chart took nothing is drawn after it, while its run goes on."""

@@ -17,7 +17,6 @@ from sid_actors.repository import RepoInfo
 from sid_actors.trees import has_commit
 from sid_daemon import config
 from sid_daemon.announcing import Emit
-from sid_daemon.charts import Charts
 from sid_daemon.clock import now_iso
 from sid_daemon.conductor import Conductor
 from sid_daemon.core.run import is_active
@@ -40,6 +39,8 @@ _UNWRITTEN = StoreError("the run ended, but its end could not be written", hint=
 
 MakeConductor = Callable[[KnownRun, RunState, RunStore, "Host", RepoInfo | None], Awaitable[Conductor]]
 """Makes the conductor of a run that is about to start, with what it acts with; its repository, if that is known."""
+WantChart = Callable[[KnownRun, "Host"], None]
+"""Asks for the chart of a run of which there is news."""
 
 
 class Host:
@@ -49,7 +50,7 @@ class Host:
         registry: The open registry.
         state_dir: The daemon's state directory.
         make_conductor: Makes the conductors of runs.
-        charts: Draws the runs' charts.
+        want_chart: Has a run's chart drawn.
         emit: Takes log records.
         nursery: Where conductors live.
         redactor: Takes secrets out of recordings.
@@ -60,7 +61,7 @@ class Host:
         registry: Registry,
         state_dir: Path,
         make_conductor: MakeConductor,
-        charts: Charts,
+        want_chart: WantChart,
         emit: Emit,
         nursery: trio.Nursery,
         redactor: Redactor,
@@ -76,7 +77,7 @@ class Host:
         self.recovered = trio.Event()
         self._make_conductor = make_conductor
         self.redactor = redactor
-        self._charts = charts
+        self._want_chart = want_chart
         self._limiter = trio.CapacityLimiter(1)
         self._starting = trio.Lock()
         self._resumed: set[str] = set()
@@ -297,7 +298,7 @@ class Host:
                 with trio.move_on_after(CLOSE_LIMIT_S, shield=True):
                     await store.close()
                 raise
-            conductor.announcer.on_round = lambda: self._charts.want(run, self)
+            conductor.announcer.on_round = lambda: self._want_chart(run, self)
             self.active[run.run_id] = conductor
             if again:
                 self._resumed.add(run.run_id)
@@ -336,7 +337,7 @@ class Host:
                     await self._note_end(run)
                 self.changed.set()
                 self.changed = trio.Event()
-                self._charts.want(run, self)
+                self._want_chart(run, self)
 
     async def _note_end(self, run: KnownRun) -> None:
         try:

@@ -52,8 +52,8 @@ async def test_what_was_told_before_the_machine_was_looked_at_is_not_remembered(
 
     registry = Registry(short_dir / "sid.db")
     async with trio.open_nursery() as nursery:
-        charts = Charts(MachineLock(str(short_dir / "lock")))
-        host = Host(registry, short_dir, never, charts, lambda *_, **__: None, nursery, Redactor())
+        want = Charts(MachineLock(str(short_dir / "lock"))).want
+        host = Host(registry, short_dir, never, want, lambda *_, **__: None, nursery, Redactor())
         machine = Machine()
         resting = Resting(host, machine)
         assert (await resting.row(run)).sandbox == ""
