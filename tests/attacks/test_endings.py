@@ -50,7 +50,7 @@ def survivors() -> list[str]:
 
 
 def in_cgroups(world: World) -> list[str]:
-    """Everything that lives in a cgroup of a job, where the daemon has any; its own deleting of old folders aside."""
+    """Everything that lives in a cgroup of a job, where the daemon has any; its own deleting and drawing aside."""
     home = hashlib.sha256(str(world.state).encode()).hexdigest()[:12]
     found = []
     for door in Path("/sys/fs/cgroup").glob(f"**/{home}/*/cgroup.procs"):
@@ -61,7 +61,7 @@ def in_cgroups(world: World) -> list[str]:
             # One may have gone; the others are looked at all the same.
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 command = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
-                if not re.match(r"(.* sid-job )?rm -rf -- ", command, re.DOTALL):
+                if not re.match(r"(.* sid-job )?(rm -rf -- |\S+ -P -m sid_daemon)", command, re.DOTALL):
                     found.append(f"{door.parent.name}: {pid} {command}")
     return found
 
@@ -93,7 +93,7 @@ def test_no_shape_survives(repo: MakeRepo, world: World, ending: str, sandbox: b
     attacks = {name: f"# heard\n{shape}{UP}" for name, shape in SHAPES.items()}
     agent = world.agent()
     seat(agent, attacks)
-    limit_s = "3" if ending == "deadline" else "600"
+    limit_s = "20" if ending == "deadline" else "600"  # all must stand by then, on a busy machine, too
     more = (
         "--set",
         f"deadlines.executor={limit_s}",
