@@ -16,15 +16,12 @@ Pure. `auditing` asks for the runs; status, log and report tell of what was foun
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
 
 from sid_daemon.core.dice import coin
 from sid_daemon.core.evidence import (
     INTERVAL_PAIRS,
-    TINY,
     Direction,
     EProcess,
     Interval,
@@ -35,15 +32,11 @@ from sid_daemon.core.evidence import (
 from sid_daemon.core.measuring import RunResult
 from sid_daemon.core.wording import bounds, percent
 
-if TYPE_CHECKING:
-    from sid_daemon.core.state import RunState
-
 BASELINE, HEAD = "baseline", "A"
 FAILURES_A_PAIR = 2
 # Half of the interval beside the gain, or half a percent: a tighter figure would change nobody's mind.
 TIGHT_SHARE = 0.125
 TIGHT = 0.005
-_LARGEST_LOG = 700.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,46 +178,6 @@ def headline(found: Audited) -> str:
     pairs = f"n={found.n} pair{'' if found.n == 1 else 's'}"
     cut = f"; cut short: {found.why}" if found.why else ""
     return f"total since baseline {shown}{percent(found.gain)} {bounds(found.interval)} {at}, {pairs} {summed}{cut}"
-
-
-def total_gain(state: RunState) -> float | None:
-    """Return what the merges of a noisy run gained together, in score units of its baseline; positive is better.
-
-    What the newest audit measured. Of merges since then, or before the first one, two figures are known, and both
-    mislead: the sum of the wins holds their luck, the difference of scores of two days what the machine did between.
-    Only what both carry is claimed.
-
-    Returns:
-        The gain to six digits, since it is an estimate; None where scores have no ratio and no audit was made.
-    """
-    history, higher = state.history, state.settings.benchmark_direction == "higher_is_better"
-    found = state.audited
-    if found is None or found.interval is None or found.gain is None or found.score is None:
-        ratio = history.all_positive and not history.all_whole and history.merges
-        if not ratio or state.settings.benchmark_format == "pass_fail" or state.baseline_score <= 0:
-            return None
-        gain = _since(state, state.baseline_score, state.summed_gain)
-    elif found.logarithmic and state.baseline_score > 0:
-        gain = found.gain + _since(state, found.score, state.summed_gain - found.summed)
-    else:
-        since = state.best_score - found.score if history.merges > found.merges else 0.0
-        own = found.gain * max(abs(found.reference), TINY)
-        return _to_digits(own + max(0.0, since if higher else -since))
-    # A gain is the logarithm of a ratio; exp() overflows at 709.
-    share = math.expm1(min(gain, _LARGEST_LOG)) if higher else -math.expm1(-gain)
-    return _to_digits(share * state.baseline_score)
-
-
-def _since(state: RunState, before: float, wins: float) -> float:
-    """Return the logarithmic gain since a score was measured that the wins since and the best score both carry."""
-    if wins <= 0 or before <= 0 or state.best_score <= 0:
-        return 0.0
-    scale = Scale(state.settings.benchmark_direction, logarithmic=True)
-    return min(wins, max(0.0, scale.gap(before, state.best_score)))
-
-
-def _to_digits(value: float) -> float:
-    return float(f"{value:.6g}") + 0.0
 
 
 def _shown(ends: Interval) -> bool:

@@ -1,4 +1,4 @@
-"""The audit in a run: when it is due, and its runs one after the other, between two rounds.
+"""The audit in a run: when it is due, its runs one after the other between two rounds, and what it says of the whole.
 
 A user's stop does not wait for it; what was measured stays, and the next start goes on with it, which an always-valid
 interval allows.
@@ -8,14 +8,18 @@ Part of `step`; pure. Called by `round`; what is compared, and what is found, is
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from sid_daemon.core.audit import BASELINE, Audit, Audited, next_ask
 from sid_daemon.core.conditions import result_of, run_of
+from sid_daemon.core.evidence import TINY, Scale
 from sid_daemon.core.state import RunState
 from sid_daemon.core.turn import Turn
 from sid_protocol.commands import Measure
 from sid_protocol.events import RunMeasured
+
+_LARGEST_LOG = 700.0
 
 
 def _is_due(state: RunState, *, ending: bool) -> bool:
@@ -87,3 +91,43 @@ def on_measured(turn: Turn, command: Measure, event: RunMeasured) -> bool:
     result = result_of(command.arm, event)
     turn.set(audit=replace(audit, results=(*audit.results, result)))
     return _ask(turn)
+
+
+def total_gain(state: RunState) -> float | None:
+    """Return what the merges of a noisy run gained together, in score units of its baseline; positive is better.
+
+    What the newest audit measured. Of merges since then, or before the first one, two figures are known, and both
+    mislead: the sum of the wins holds their luck, the difference of scores of two days what the machine did between.
+    Only what both carry is claimed.
+
+    Returns:
+        The gain to six digits, since it is an estimate; None where scores have no ratio and no audit was made.
+    """
+    history, higher = state.history, state.settings.benchmark_direction == "higher_is_better"
+    found = state.audited
+    if found is None or found.interval is None or found.gain is None or found.score is None:
+        ratio = history.all_positive and not history.all_whole and history.merges
+        if not ratio or state.settings.benchmark_format == "pass_fail" or state.baseline_score <= 0:
+            return None
+        gain = _since(state, state.baseline_score, state.summed_gain)
+    elif found.logarithmic and state.baseline_score > 0:
+        gain = found.gain + _since(state, found.score, state.summed_gain - found.summed)
+    else:
+        since = state.best_score - found.score if history.merges > found.merges else 0.0
+        own = found.gain * max(abs(found.reference), TINY)
+        return _to_digits(own + max(0.0, since if higher else -since))
+    # A gain is the logarithm of a ratio; exp() overflows at 709.
+    share = math.expm1(min(gain, _LARGEST_LOG)) if higher else -math.expm1(-gain)
+    return _to_digits(share * state.baseline_score)
+
+
+def _since(state: RunState, before: float, wins: float) -> float:
+    """Return the logarithmic gain since a score was measured that the wins since and the best score both carry."""
+    if wins <= 0 or before <= 0 or state.best_score <= 0:
+        return 0.0
+    scale = Scale(state.settings.benchmark_direction, logarithmic=True)
+    return min(wins, max(0.0, scale.gap(before, state.best_score)))
+
+
+def _to_digits(value: float) -> float:
+    return float(f"{value:.6g}") + 0.0

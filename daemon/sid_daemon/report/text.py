@@ -12,7 +12,8 @@ from statistics import median
 
 from pydantic import JsonValue
 
-from sid_daemon.core.audit import Audited, headline, total_gain
+from sid_daemon.core.audit import Audited, headline
+from sid_daemon.core.auditing import total_gain
 from sid_daemon.core.evidence import MAD_TO_SD, findable_gains
 from sid_daemon.core.ladder import rung_line, rung_of
 from sid_daemon.core.measuring import NOISY_MIN_EFFECT
