@@ -1,8 +1,8 @@
 """The bench actor: one benchmark run, or one round of guards, for each command.
 
-Started by the run's composition root under the supervisor, one for the benchmark and one for the guards, which do
-not wait for each other; one a candidate where benchmarks may run side by side. It hands on what was measured as it was: whether a score is good, and what follows from
-a red guard, is for the core.
+Started by the run's composition root under the supervisor: one for the benchmark and one for the guards, which do not
+wait for each other, and one a candidate where benchmarks may run side by side. It hands on what was measured as it
+was: whether a score is good, and what follows from a red guard, is for the core.
 """
 
 from __future__ import annotations
