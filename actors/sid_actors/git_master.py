@@ -112,9 +112,9 @@ class GitMaster:
             tip, waiting = refs.target(repo, branch), refs.target(repo, side)
             if waiting is None or tip is None:
                 if tip is None and waiting is None:
-                    raise GitError(
-                        f"there is no branch {improve_branch(goal_slug)}", hint="sictl init makes it"
-                    )
+                    name = improve_branch(goal_slug)
+                    hint = f"'sictl verify' tells where it was; bring it back: git branch {name} COMMIT"
+                    raise GitError(f"there is no branch {name}", hint=hint)
                 return Head(waiting or tip or "", tip is None)
             if tip != waiting and not _leads_to(repo, tip, waiting):
                 return Head(tip, on_side_ref=False)
