@@ -102,7 +102,7 @@ async def test_a_name_in_quotes_is_no_way_to_the_users_files(
     assert made.git("show", f"{found.commit}:{name}") == "of the agent"
 
 
-@pytest.mark.parametrize(("depth", "name"), [(1200, "a"), (20, "a" * 200)])
+@pytest.mark.parametrize(("depth", "name"), [(250, "a"), (20, "a" * 200)])
 async def test_a_folder_too_deep_is_refused(repo: MakeRepo, open_bay: OpenBay, depth: int, name: str) -> None:
     async with open_bay(repo(FILES)) as bay:
         found = await bay.attempt(lambda top: dig(top, depth, name))
@@ -186,7 +186,7 @@ async def test_more_files_than_a_tree_can_have_are_refused(
 
     async with open_bay(repo(FILES)) as bay:
         fine = await bay.attempt(lambda top: leave(top, 5), 1)
-        found = await bay.attempt(lambda top: leave(top, 6 if limit == "_MOST_FILES" else 5000), 2)
+        found = await bay.attempt(lambda top: leave(top, 6 if limit == "_MOST_FILES" else 4500), 2)
     assert (fine.refusal, found.commit) == (None, None)
     assert found.refusal
     assert found.refusal[0] == "scope_error"
@@ -197,7 +197,7 @@ async def test_more_files_than_a_tree_can_have_are_refused(
 async def test_rules_that_git_is_never_done_with_are_refused(
     repo: MakeRepo, open_bay: OpenBay, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(edits, "LOOK_LIMIT_S", 1.0)
+    monkeypatch.setattr(edits, "LOOK_LIMIT_S", 0.2)
 
     def leave(top: Path) -> None:
         folder = top / "/".join(["aaa"] * 100)

@@ -33,6 +33,7 @@ WAYS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sandbox_works(), reason="no sandbox here")
 async def test_no_set_up_opens_the_users_files(repo: MakeRepo, open_bay: OpenBay, tmp_path: Path) -> None:
     safe = tmp_path / "safe"
