@@ -2,6 +2,7 @@
 
     .venv/bin/python benchmarks/measurement/daemon.py --rounds 300
     .venv/bin/python benchmarks/measurement/daemon.py --rounds 40 --gain 0.05
+    .venv/bin/python benchmarks/measurement/daemon.py --rounds 20 --model 'bimodal 1 %'
 
 Starts a `sid` of its own in a new folder, sets a small repository up whose score is a number times seeded Gaussian noise,
 and lets a scripted agent propose candidates: without `--gain` none is better, with it the first planner's is. Real
@@ -11,6 +12,7 @@ processes throughout: agents, benchmark, git. Everything is gone at the end, but
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import os
@@ -23,6 +25,11 @@ import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+if __package__ in {None, ""}:  # run as a script
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from benchmarks.measurement.worlds import MODELS
 
 BIN = Path(sys.executable).parent
 CHUNK = 25
@@ -86,10 +93,12 @@ MOST_RUNS = 100
 """Benchmark runs a round for which there is noise; a round asks for 120 at most, on average for 40."""
 
 
-def noise(seed: str, sd: float, count: int) -> str:
-    """Return so many factors around 1, a line each."""
+def noise(seed: str, sd: float, count: int, model: str | None = None) -> str:
+    """Return so many factors around 1, a line each; Gaussian, or of one of the simulator's models."""
     dice = random.Random(seed)
-    return "".join(f"{1 + dice.gauss(0, sd)!r}\n" for _ in range(count))
+    if model is None:
+        return "".join(f"{1 + dice.gauss(0, sd)!r}\n" for _ in range(count))
+    return "".join(f"{math.exp(one)!r}\n" for one in itertools.islice(MODELS[model](dice), count))
 
 
 class World:
@@ -126,7 +135,9 @@ class World:
         )
         out = self.base / "out"
         (out / "count").write_text("0\n")
-        (out / "noise").write_text(noise(options.seed, options.sd, MOST_RUNS * (options.rounds + 1)))
+        (out / "noise").write_text(
+            noise(options.seed, options.sd, MOST_RUNS * (options.rounds + 1), options.model)
+        )
         values = {
             "benchmark_paths": [f"{out}:rw"],
             "circuit_breaker_threshold": 10**6,
@@ -218,6 +229,7 @@ def main() -> None:
         "--gain", type=float, default=0.0, help="true gain of the first candidate; 0.05 is 5 %%"
     )
     parser.add_argument("--sd", type=float, default=0.01, help="relative sd of one run; 0 is deterministic")
+    parser.add_argument("--model", choices=MODELS, help="another kind of noise than Gaussian, of any --sd")
     parser.add_argument("--agents", type=int, default=4)
     parser.add_argument("--blocks", type=int, default=4, help="screen_blocks; 1 is the quick profile")
     parser.add_argument("--seed", default="1")
