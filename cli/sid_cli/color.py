@@ -57,11 +57,12 @@ class Marks:
         utf8: Whether the stream's encoding holds the symbols.
     """
 
-    __slots__ = ("dot", "no", "now", "plus_minus", "rule", "unsure", "utf8", "yes")
+    __slots__ = ("arrow", "dot", "no", "now", "plus_minus", "rule", "unsure", "utf8", "yes")
 
     def __init__(self, *, utf8: bool) -> None:
         self.utf8 = utf8
         self.unsure = "~"
+        self.arrow = "→" if utf8 else "->"
         self.yes, self.no, self.now, self.rule, self.dot, self.plus_minus = (
             ("✓", "✗", "▶", "─", "·", "±") if utf8 else ("+", "x", ">", "-", ".", "+-")
         )

@@ -10,14 +10,13 @@ from sid_cli.cost_text import cost_parts, forecast_text, roles_table
 from sid_cli.log_text import log_line
 from sid_cli.runs import is_active
 from sid_cli.text import (
-    cells,
     clean,
     clock,
     duration,
     gain_percent,
     number,
     percent,
-    shorten,
+    shorten_painted,
     sparkline,
     table,
 )
@@ -241,13 +240,15 @@ def _steps(row: Row, look: Look) -> str:
 
 
 def fitted(text: str, look: Look) -> str:
-    """Cut each line that is plain and longer than the terminal is wide; lines with colour are left alone."""
+    """Cut lines that are longer than the terminal is wide; what is coloured above the first rule, and what is amiss, is not."""
     if look.width is None:
         return text
-    lines = text.split("\n")
-    return "\n".join(
-        line if "\x1b" in line or cells(line) <= look.width else shorten(line, look.width) for line in lines
-    )
+    shown, below = [], False
+    for line in text.split("\n"):
+        below = below or look.marks.rule * 20 in line
+        kept = line.startswith(" ! ") or (not below and "\x1b" in line)
+        shown.append(line if kept else shorten_painted(line, look.width))
+    return "\n".join(shown)
 
 
 def one_line(row: Row) -> str:

@@ -121,6 +121,29 @@ def shorten(text: str, width: int) -> str:
     return f"{kept}…" if width > 0 else ""
 
 
+def shorten_painted(line: str, width: int) -> str:
+    r"""Cut a line that may be coloured to at most `width` columns; a colour that is on at the cut is turned off.
+
+    >>> shorten_painted("\x1b[1mbold\x1b[0m", 3)
+    '\x1b[1mbo…\x1b[0m'
+    """
+    plain, *painted = line.split("\x1b[")
+    pieces = [
+        ("", plain),
+        *((f"\x1b[{code}m", text) for code, _, text in (one.partition("m") for one in painted)),
+    ]
+    if cells("".join(text for _, text in pieces)) <= width:
+        return line
+    shown, left = "", width
+    for code, text in pieces:
+        last = cells(text) >= left
+        kept = shorten(f"{text}…" if last else text, left)
+        shown, left = f"{shown}{code}{kept}", left - cells(kept)
+        if last:
+            break
+    return f"{shown}\x1b[0m" if painted else shown
+
+
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, width: int | None, flexible: int) -> str:
     """Lay out rows in columns, two spaces apart, no line with trailing space.
 

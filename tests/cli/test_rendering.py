@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -109,6 +110,14 @@ def test_on_a_narrow_terminal_lines_are_cut():
     doing = {**run_row()["actors"][0], "doing": "x" * 300}
     shown = status_text.fitted(status(run_row(actors=[doing]), look=narrow), narrow)
     assert max(map(len, shown.split("\n"))) == 80
+
+    painted = Look(paint=Paint(enabled=True), marks=Marks(utf8=True), width=80)
+    coloured = status_text.fitted(status(run_row(actors=[doing]), look=painted), painted)
+    assert "\x1b[" in coloured
+    told = re.sub(r"\x1b\[[0-9;]*m", "", coloured).split("\n")
+    assert told[-4:] == shown.split("\n")[-4:]
+    amiss = f" ! {'x' * 90}"
+    assert status_text.fitted(amiss, narrow) == amiss
 
 
 def test_an_estimate_waits_for_three_rounds_and_an_active_run():

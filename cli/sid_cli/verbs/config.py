@@ -127,9 +127,8 @@ def _set(session: Session, run: str | None, topic: str | None, key: str, value: 
     if change is None:
         told = f"{clean(key)} is that already"
     else:
-        arrow = "→" if console.marks.utf8 else "->"
         when = f", from round {change['from_round']}" if change["from_round"] is not None else ""
-        told = f"{clean(change['key'])} {_shown(change['old'])} {arrow} {_shown(change['new'])}{when}"
+        told = f"{clean(change['key'])} {_shown(change['old'])} {console.marks.arrow} {_shown(change['new'])}{when}"
     notes = result.get("notes", [])
     text = "\n".join([told, *(f"note: {clean(note)}" for note in notes)])
     console.result({"settings": result["settings"], "changed": change, "notes": notes}, text)

@@ -23,7 +23,7 @@ def command(session: Session) -> None:
     for check in checks:
         lines.append(f"{check['verdict']:<5} {check['id']:<13} {clean(check['found'])}")
         if check["mend"]:
-            lines.append(f"{'':<20}→ {clean(check['mend'])}")
+            lines.append(f"{'':<20}{session.console.marks.arrow} {clean(check['mend'])}")
     session.exit_code = 1 if any(check["verdict"] == "FAIL" for check in checks) else 0
     session.console.result({"checks": checks}, "\n".join(lines))
 
