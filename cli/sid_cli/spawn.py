@@ -51,6 +51,7 @@ def start_daemon(
     idle_exit_s: int = IDLE_EXIT_S,
     environ: Mapping[str, str] | None = None,
     command: Sequence[str] | None = None,
+    own: bool = False,
 ) -> subprocess.Popen[bytes]:
     """Start a daemon in a session of its own and return once it answers.
 
@@ -59,6 +60,7 @@ def start_daemon(
         idle_exit_s: After how many idle seconds it leaves.
         environ: Its environment; None is this process's.
         command: How it is started; None finds it.
+        own: Whether it is this command's alone, and ends where that is interrupted meanwhile.
 
     Raises:
         SidError: it did not come up; the message is its own.
@@ -99,6 +101,11 @@ def start_daemon(
         except TimeoutError:
             process.terminate()
             raise SidError(f"the daemon was not ready within {READY_S:.0f} s", hint=f"see {log}") from None
+        except BaseException:
+            if own:  # whoever is interrupted here holds nothing yet by which it could be ended
+                process.kill()
+                process.wait()
+            raise
     if line.lower().startswith("ready"):
         return process
     if not line:

@@ -117,6 +117,15 @@ def test_a_state_directory_that_cannot_be_made_is_told(short_dir: Path):
         assert "SID_STATE_DIR" in caught.value.hint
 
 
+def test_a_daemon_of_ones_own_ends_with_an_interrupted_start(short_dir: Path):
+    left = short_dir / "pid"
+    script = f"echo $$ > {left}; kill -INT $PPID; exec sleep 1000"
+    with pytest.raises(KeyboardInterrupt):
+        start_daemon(short_dir / "state", command=["sh", "-c", script, "sid"], own=True)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(left.read_text()), 0)
+
+
 def test_a_daemon_that_is_not_installed(short_dir: Path):
     with pytest.raises(SidError, match="cannot start the daemon"):
         start_daemon(short_dir / "state", command=[str(short_dir / "sid")])

@@ -205,7 +205,7 @@ def _home(kept: Path | None) -> Iterator[Places]:
 
 @contextlib.contextmanager
 def _daemon(demo: Places) -> Iterator[None]:
-    process = start_daemon(demo.state, idle_exit_s=_IDLE_EXIT_S, environ=demo.environ(os.environ))
+    process = start_daemon(demo.state, idle_exit_s=_IDLE_EXIT_S, environ=demo.environ(os.environ), own=True)
     try:
         yield
     finally:
