@@ -110,7 +110,7 @@ async def test_a_flood_of_errors_does_not_wash_the_log_away(stage: Stage) -> Non
     """Head and tail are told, the middle is counted: a log that one agent can fill is no log of the others."""
     await stage.play(stage.script("echo begun >&2; yes 'a line' | head -n 200000 >&2; echo over >&2; echo x"))
     assert (stage.lines[0], stage.lines[-1]) == ("begun", "over")
-    assert len(stage.lines) < 10_000
+    assert 64_000 < len(stage.lines) < 100_000
     told = len(stage.lines) - 2
     assert stage.lines[-2] == f"[{200_002 - told} lines are not in the log; this is the last one:]"
 

@@ -375,7 +375,12 @@ def test_a_chart_that_is_drawn_ends_with_its_daemon(world: World, numbers: Repo)
         drawing: list[psutil.Process] = []
         give_up = time.monotonic() + HANG_S
         while not drawing and time.monotonic() < give_up:
-            drawing = [one for one in world.processes() if "sid_daemon.report.chart" in one.cmdline()]
+            # Not what starts it: one that is held before it is tied to its daemon cannot end with it.
+            drawing = [
+                one
+                for one in world.processes()
+                if one.cmdline()[1:4] == ["-P", "-m", "sid_daemon.report.chart"]
+            ]
         for one in drawing:
             one.suspend()  # by itself it would end soon
         with watched(one.pid for one in drawing) as watch:

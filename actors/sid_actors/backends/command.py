@@ -38,8 +38,11 @@ PASSED_ON = ("PATH", "HOME", "LANG", "TERM", "USER")
 """All that an agent gets of the daemon's environment, besides what `agent_env` names."""
 
 _LINE_LIMIT = 4000
-_TOLD_BYTES = 1 << 20
-"""What of one turn's standard error goes to the log; else one agent could push the records of all others out of it."""
+_TOLD_BYTES = 16 << 20
+"""What of one turn's standard error goes to the log: half a minute of 2,000 lines a second, and a fortieth of what the log keeps.
+
+Without a bound one agent could push the records of all others out of it.
+"""
 _RECORD_BYTES = 200
 """What a record takes beside its line."""
 _RANKS = {"executor": 0, "critic": 1, "architect": 2, "planner": 3, "researcher": 4}
