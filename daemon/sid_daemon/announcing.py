@@ -6,7 +6,7 @@ than it can be written is written together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
@@ -16,6 +16,8 @@ from sid_daemon.store.records_run import LogRecord
 Emit = Callable[..., None]
 WAITING = 64
 """Batches that may wait; a run whose disk is slower than that waits for it."""
+LOG_LIMIT_S = 5.0
+"""Longest wait for the log's disk at a run's end."""
 
 
 class Announcer:
@@ -28,10 +30,12 @@ class Announcer:
 
     Attributes:
         on_round: Called after each recorded round.
+        written: Returns once all that was logged is on the disk.
     """
 
     def __init__(self, run_id: str, store: RunStore, emit: Emit) -> None:
         self.on_round: Callable[[], None] = lambda: None
+        self.written: Callable[[], Awaitable[None]] = trio.lowlevel.checkpoint
         self._run_id = run_id
         self._store = store
         self._emit = emit
@@ -87,7 +91,10 @@ class Announcer:
             else:
                 self._emit(level, name, run_id=self._run_id, **fields)
 
-    def say_last_words(self) -> None:
-        """Log that the run has ended."""
+    async def say_last_words(self) -> None:
+        """Log that the run has ended, and wait for that: of a run that is marked as ended nobody tells any more."""
         for level, name, fields in self._last_words:
             self._emit(level, name, run_id=self._run_id, **fields)
+        if self._last_words:
+            with trio.move_on_after(LOG_LIMIT_S, shield=True):
+                await self.written()

@@ -97,7 +97,7 @@ def assemble(
         Charts(machine.lock).want,
         emit,
         nursery,
-        logs.redactor,
+        logs,
     )
     intake = Intake(host, OpenLocalSite(machine))
     methods = Methods(host, intake, LocalReports(machine), shut_down, about)

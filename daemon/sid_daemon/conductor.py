@@ -396,5 +396,5 @@ class Conductor:
             await self.hands.close(self.state)
             await self.store.close()
         finally:
-            self.announcer.say_last_words()
+            await self.announcer.say_last_words()  # noqa: ASYNC102 - it shields itself, for a moment
             self.ended.set()

@@ -23,7 +23,7 @@ from sid_daemon.core.run import is_active
 from sid_daemon.core.state import RunState
 from sid_daemon.folding import fold_batch
 from sid_daemon.layout import DATABASE
-from sid_daemon.redaction import Redactor
+from sid_daemon.logs import Logs
 from sid_daemon.replay.recorder import Recorder, recording_path
 from sid_daemon.runstore import CLOSE_LIMIT_S, RunStore
 from sid_daemon.store.databases import copy_database, first_commit
@@ -53,7 +53,7 @@ class Host:
         want_chart: Has a run's chart drawn.
         emit: Takes log records.
         nursery: Where conductors live.
-        redactor: Takes secrets out of recordings.
+        logs: The daemon's log.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Host:
         want_chart: WantChart,
         emit: Emit,
         nursery: trio.Nursery,
-        redactor: Redactor,
+        logs: Logs,
     ) -> None:
         self.registry = registry
         self.state_dir = state_dir
@@ -76,7 +76,7 @@ class Host:
         self.leaving = False
         self.recovered = trio.Event()
         self._make_conductor = make_conductor
-        self.redactor = redactor
+        self.logs = logs
         self._want_chart = want_chart
         self._limiter = trio.CapacityLimiter(1)
         self._starting = trio.Lock()
@@ -218,7 +218,7 @@ class Host:
             self.copy_path(run.run_id),
             self.state_dir / "IMPROVEMENTS.md",
             Path(run.common_dir),
-            Recorder(recording_path(self.state_dir, run.run_id), Path(run.common_dir), self.redactor),
+            Recorder(recording_path(self.state_dir, run.run_id), Path(run.common_dir), self.logs.redactor),
             self.lessons,
         )
 
@@ -299,6 +299,7 @@ class Host:
                     await store.close()
                 raise
             conductor.announcer.on_round = lambda: self._want_chart(run, self)
+            conductor.announcer.written = self.logs.written
             self.active[run.run_id] = conductor
             if again:
                 self._resumed.add(run.run_id)

@@ -129,7 +129,8 @@ class Logs:
         self._broken = self._stopped = False
         self._cursor = 0
         self._writing = threading.Lock()
-        self._news = trio.lowlevel.ParkingLot()
+        self._news, self._progress = trio.lowlevel.ParkingLot(), trio.lowlevel.ParkingLot()
+        self._written = 0
         self._loop: tuple[int, trio.lowlevel.TrioToken] | None = None
         self._files: LogFiles | None = None
         try:
@@ -186,6 +187,8 @@ class Logs:
                 if not self._queue:
                     await self._news.park()
                 entries = await trio.to_thread.run_sync(self._write, limiter=limiter)
+                self._written = entries[-1].line.cursor if entries else self._written
+                self._progress.unpark_all()
                 begun = trio.current_time()
                 await self.subscribers.hand_on(entries)
                 # However many follow, half of the loop's time is left for others.
@@ -193,7 +196,14 @@ class Logs:
         finally:
             self._loop = None
             self.flush()
+            self._progress.unpark_all()
             self.subscribers.close()
+
+    async def written(self) -> None:
+        """Wait until what was logged before is in the file, or could not be written."""
+        last = self._cursor
+        while self._loop is not None and self._written < last:
+            await self._progress.park()
 
     def stop(self) -> None:
         """End `run` and, once they have all there is, every subscription; for the end of the daemon.

@@ -14,6 +14,7 @@ from sid_daemon.charts import Charts
 from sid_daemon.core.run import step
 from sid_daemon.core.state import RunState
 from sid_daemon.host import Host
+from sid_daemon.logs import Logs
 from sid_daemon.redaction import Redactor
 from sid_daemon.rpc.resting import Resting
 from sid_daemon.runstore import RunStore
@@ -50,10 +51,10 @@ async def test_what_was_told_before_the_machine_was_looked_at_is_not_remembered(
     os.utime(root / "state/run.db", ns=(written, written))
     run = KnownRun(state.run_id, str(short_dir), str(short_dir), "default", str(root), False, event.at)
 
-    registry = Registry(short_dir / "sid.db")
+    registry, logs = Registry(short_dir / "sid.db"), Logs(short_dir / "logs", Redactor())
     async with trio.open_nursery() as nursery:
         want = Charts(MachineLock(str(short_dir / "lock"))).want
-        host = Host(registry, short_dir, never, want, lambda *_, **__: None, nursery, Redactor())
+        host = Host(registry, short_dir, never, want, lambda *_, **__: None, nursery, logs)
         machine = Machine()
         resting = Resting(host, machine)
         assert (await resting.row(run)).sandbox == ""
@@ -62,4 +63,5 @@ async def test_what_was_told_before_the_machine_was_looked_at_is_not_remembered(
         assert (await resting.row(run)).sandbox == machine.fault
         machine.fault = "no sandbox any more"
         assert (await resting.row(run)).sandbox == "no sandbox: bwrap is not there", "read again"
+    logs.close()
     registry.close()

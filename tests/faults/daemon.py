@@ -2,7 +2,7 @@
 
 Wraps the places where something becomes durable or visible. `SID_FAULT=NAME:NUMBER:before|after` ends the process with SIGKILL at
 that place, as a crash would, where a ref is written also at `locked`; with `SID_FAULT_LOG=FILE` every place that is passed is
-written there. Nothing of the product knows of it.
+written there. With `SID_FAULT_SLOW_LOG` the log's disk takes so many seconds a write. Nothing of the product knows of it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import functools
 import os
 import signal
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ from sid_actors.workbench import deleting, pool, registration
 from sid_daemon.main import main
 from sid_daemon.store import shown
 from sid_daemon.store.journal import Journal
+from sid_daemon.store.log_files import LogFiles
 from sid_daemon.store.registry import Registry
 
 _passed: Counter[str] = Counter()
@@ -95,6 +97,17 @@ def wrapped_ref(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def slowed(function: Callable[..., Any], seconds: float) -> Callable[..., Any]:
+    """Return a function that takes longer."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **more: Any) -> Any:
+        time.sleep(seconds)
+        return function(*args, **more)
+
+    return call
+
+
 def install() -> None:
     """Put the crash points in."""
     blocking = {
@@ -107,6 +120,8 @@ def install() -> None:
         "remove": (deleting, "remove"),
         "worktree": (registration, "register"),
     }
+    if slow := os.environ.get("SID_FAULT_SLOW_LOG"):
+        setattr(LogFiles, "append", slowed(LogFiles.append, float(slow)))  # noqa: B010 -- as those below
     for name, (place, attribute) in blocking.items():
         setattr(place, attribute, wrapped(name, getattr(place, attribute)))
     for name, attribute in {"ref": "move", "branch": "put", "delete": "delete"}.items():

@@ -34,6 +34,11 @@ def test_a_lock_that_a_killed_daemon_leaves_stops_nobody(stage: Stage, point: st
 
 
 @pytest.mark.slow
+def test_a_run_is_marked_as_ended_only_once_the_log_has_told_it(stage: Stage) -> None:
+    crash_and_go_on(stage, "registry:2:after", SID_FAULT_SLOW_LOG="0.3")
+
+
+@pytest.mark.slow
 def test_a_killed_process_group_loses_nothing(stage: Stage) -> None:
     crash_and_go_on(stage, "journal:20:after", SID_FAULT_GROUP="1")
 

@@ -172,7 +172,7 @@ async def make_replayer(state: RunState, store: RunStore, info: RepoInfo, host: 
     redo = Redo(info, recording, lambda: state.settings)
     end = await trio.to_thread.run_sync(end_of, recording)
     done = await store.read(lambda journal: journal.times())
-    return Replayer(state, store, redo, host.emit, recording, host.redactor, end, done)
+    return Replayer(state, store, redo, host.emit, recording, host.logs.redactor, end, done)
 
 
 async def recording_of(host: Host, run_id: str) -> Recording:
