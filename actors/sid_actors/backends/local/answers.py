@@ -99,7 +99,7 @@ def brief(survey: Mapping[str, Any], *, profiled: bool, ideas: int, rules: int) 
             }
         )
     told = [
-        f"Read {survey['read']} files in scope and passed over {survey['skipped']}; {len(found)} changes apply.",
+        f"Files in scope: {survey['read']} read, {survey['skipped']} passed over. Changes that apply: {len(found)}.",
         "The benchmark was profiled."
         if profiled
         else "There is no profile: the benchmark is no plain Python command.",
