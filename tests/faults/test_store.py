@@ -320,6 +320,19 @@ def test_a_registry_of_a_newer_sid_is_left_alone(short_dir: Path) -> None:
     assert path.read_bytes() == before
 
 
+def test_a_registry_that_is_full_or_damaged_says_what_to_do(short_dir: Path) -> None:
+    registry = Registry(short_dir / "sid.db")
+    registry._db.execute("PRAGMA max_page_count = 1")  # as where the disk is full
+    with pytest.raises(StoreError, match=r"sid\.db: database or disk is full") as caught:
+        registry.trust("/repo", "x" * 100_000, "now")
+    assert "free some space" in caught.value.hint
+    registry.close()
+    (short_dir / "sid.db").write_bytes(b"no database at all\n" * 100)
+    with pytest.raises(StoreError, match="damaged") as caught:
+        Registry(short_dir / "sid.db")
+    assert "sictl start REPO" in caught.value.hint
+
+
 async def test_a_run_that_a_newer_sid_went_on_with_is_left_alone(short_dir: Path) -> None:
     store = RunStore(short_dir / "root", short_dir / "copy.db")
     await store.open()

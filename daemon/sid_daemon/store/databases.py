@@ -54,12 +54,20 @@ def copy_database(source: Path | sqlite3.Connection, target: Path) -> None:
         raise fault(target, error) from error
 
 
-def fault(path: Path, error: Exception) -> StoreError:
-    """Return what a user is told of an error with a database."""
+def fault(
+    path: Path, error: Exception, *, damaged: str = "'sictl start' then offers the copy kept by the daemon"
+) -> StoreError:
+    """Return what a user is told of an error with a database.
+
+    Args:
+        path: Its file.
+        error: Of SQLite or the system.
+        damaged: What helps once a damaged one is moved away.
+    """
     if not isinstance(error, OSError) and getattr(error, "sqlite_errorcode", 0) & 0xFF not in _SURROUNDINGS:
         return StoreError(
             f"{path} is damaged: {str(error)[:120]}",
-            hint="move it away; 'sictl start' then offers the copy kept by the daemon",
+            hint=f"move it away; {damaged}",
         )
     hint = "free some space or mend the permissions, then start again"
     if (

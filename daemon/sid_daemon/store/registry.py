@@ -11,6 +11,7 @@ import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
+from sid_daemon.store.databases import fault
 from sid_protocol.errors import StoreError
 from sid_protocol.locations import track_command
 
@@ -135,6 +136,6 @@ class Registry:
             raise self._fault(error) from error
 
     def _fault(self, error: Exception) -> StoreError:
-        return StoreError(
-            f"{self.path}: {error}", hint="look at the disk and at the permissions of the state directory"
+        return fault(
+            self.path, error, damaged="'sictl start REPO' then finds a run again, and asks for your trust"
         )
