@@ -32,6 +32,15 @@ async def test_a_search_without_an_end_is_ended_and_is_no_score(
     assert "did not come to an end" in held_up.why
 
 
+async def test_a_match_on_a_line_too_long_to_be_told_is_no_score(repo: MakeRepo, open_bay: OpenBay) -> None:
+    """Control characters take six times their room on their way; cut in the middle, the answer could not be read."""
+    made = repo({"bench.py": "print('time 1.5 s', 'abc' + '\\1' * (11 << 20))\n"})
+    async with open_bay(made) as bay:
+        run = await bay.bench.measure(bay.base, 1, settings_of(benchmark_format=r"regex:time ([\d.]+) s"))
+    assert (run.status, run.score, run.category) == ("error", None, "benchmark_parse_error")
+    assert "too long" in run.why
+
+
 @pytest.mark.parametrize(("place", "is_seen"), [(10, True), (50_000, False)])
 async def test_an_event_of_endless_objects_is_looked_at_in_part(place: int, is_seen: bool) -> None:
     """Millions of empty objects in one line held the event loop, and so every run, for half a minute."""

@@ -25,7 +25,8 @@ async def matched(result: JobResult, form: str) -> matching.Match | ScoreFault |
         form: `benchmark_format`.
 
     Returns:
-        The match; None where there is none, the format has no pattern, or the run failed; a fault past the deadline.
+        The match; None where there is none, the format has no pattern, or the run failed; a fault past the deadline,
+        or where what matched is too long to be told.
 
     Raises:
         BenchmarkError: the process failed.
@@ -47,4 +48,8 @@ async def matched(result: JobResult, form: str) -> matching.Match | ScoreFault |
         return ScoreFault("benchmark_parse_error", why)
     if found.exit_code != 0:
         raise BenchmarkError(f"the output could not be searched: {found.stderr.last_line()}")
+    if found.stdout.dropped:
+        return ScoreFault(
+            "benchmark_parse_error", "the line that the pattern matches is too long to hold a score"
+        )
     return matching.told(found.stdout.head + found.stdout.tail)
