@@ -281,10 +281,7 @@ async def _measured(job: JobSpec, settings: Settings) -> BenchRun:
     started_at = datetime.now(UTC).isoformat(timespec="microseconds")
     result = await _run(job)
     matched = await searching.matched(result, settings.benchmark_format)
-    if isinstance(matched, ScoreFault):
-        verdict = _Verdict(None, "error", matched.category, matched.why, {})
-    else:
-        verdict = await trio.to_thread.run_sync(_judge, result, matched, job, settings, token)
+    verdict = await trio.to_thread.run_sync(_judge, result, matched, job, settings, token)
     return BenchRun(
         score=verdict.score,
         status=verdict.status,
@@ -310,7 +307,11 @@ class _Verdict:
 
 
 def _judge(
-    result: JobResult, matched: Match | None, job: JobSpec, settings: Settings, token: str | None
+    result: JobResult,
+    matched: Match | ScoreFault | None,
+    job: JobSpec,
+    settings: Settings,
+    token: str | None,
 ) -> _Verdict:
     if result.over is not None:
         category: Category = "oom" if result.over.name == "memory_mb" else "logic_error"

@@ -63,7 +63,7 @@ def check_format(form: str) -> None:
 def parse_score(
     form: str,
     primary_metric: str,
-    matched: Match | None,
+    matched: Match | ScoreFault | None,
     last_line: str | None,
     exit_code: int | None,
     token: str | None = None,
@@ -73,7 +73,7 @@ def parse_score(
     Args:
         form: `benchmark_format`; already checked by `check_format`.
         primary_metric: The score's key (`json` only).
-        matched: What the pattern found last in stdout (`regex` only).
+        matched: What the pattern found last in stdout, or why that is not known (`regex` only).
         last_line: The last line of stdout that is not blank; "" where there is none, None where it is too long
             to be known whole.
         exit_code: The exit status; None where a signal ended the process.
@@ -137,7 +137,9 @@ def _by_number(line: str, token: str | None) -> Score | ScoreFault:
     return _fault(f"the last line is no finite number: {_quoted(line)}") if value is None else Score(value)
 
 
-def _by_pattern(matched: Match | None, token: str | None) -> Score | ScoreFault:
+def _by_pattern(matched: Match | ScoreFault | None, token: str | None) -> Score | ScoreFault:
+    if isinstance(matched, ScoreFault):
+        return matched
     if matched is None:
         return _fault("the pattern matches nothing that the benchmark printed")
     if token and token not in matched.lines:
