@@ -54,8 +54,8 @@ class SetupFailed(BenchmarkError):
     rpc_code = REFUSED
 
 
-def digest_of(common_dir: str, tree: str, words: Iterable[str], command: str = "") -> str:
-    """Return a digest of some words and of a tree's lock files, and of the files that the set-up's command names."""
+def digest_of(common_dir: str, tree: str, command: str, words: Iterable[str] = ()) -> str:
+    """Return a digest of the set-up's command and more words, and of a tree's lock files and the files that it names."""
     repo = open_repository(common_dir)
     named = named_paths(command)
     found = [
@@ -64,7 +64,7 @@ def digest_of(common_dir: str, tree: str, words: Iterable[str], command: str = "
         if path in named
         or any(fnmatch.fnmatchcase(path.rpartition("/")[2], pattern) for pattern in LOCK_FILES)
     ]
-    text = json.dumps([*words, sorted(found)])
+    text = json.dumps([command, *words, sorted(found)])
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 

@@ -93,9 +93,9 @@ class Shared:
         if not settings.setup_command:
             return Prepared("", ())
         contained = self.is_contained(settings)
-        words = (settings.setup_command, "sandbox" if contained else "plain", self._path_of_setup)
+        words = ("sandbox" if contained else "plain", self._path_of_setup)
         digest = await trio.to_thread.run_sync(
-            digest_of, self._info.common_dir, tree, words, settings.setup_command
+            digest_of, self._info.common_dir, tree, settings.setup_command, words
         )
         store = f"{self._root}/setup/{digest}"
         async with _locks.setdefault(store, trio.Lock()):
@@ -143,7 +143,7 @@ class Shared:
     async def same_setup(self, one: str, other: str, command: str) -> bool:
         """Say whether two commits or trees have the same lock files and scripts, and so the same set-up."""
         digests = [
-            await trio.to_thread.run_sync(digest_of, self._info.common_dir, tree, (), command)
+            await trio.to_thread.run_sync(digest_of, self._info.common_dir, tree, command)
             for tree in (one, other)
         ]
         return digests[0] == digests[1]
