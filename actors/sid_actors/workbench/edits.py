@@ -84,7 +84,7 @@ class ConversionConfig:
 class _Found:
     """What differs on the disk: modes of what is to be written, what is gone, and the rest as in `Edits`.
 
-    `overlong` are added paths that are not written, `large` those that git writes, in a process of its own.
+    `large` is what git writes, in a process of its own.
     """
 
     present: Mapping[str, int]
@@ -92,7 +92,6 @@ class _Found:
     extras: tuple[str, ...]
     nested: tuple[str, ...]
     total_bytes: int
-    overlong: tuple[str, ...]
     large: frozenset[str]
 
 
@@ -124,9 +123,8 @@ async def _find_edits(
             return listed
         untracked = listed
     found = await trio.to_thread.run_sync(_look, common_dir, worktree, seal, difference, untracked)
-    if found.overlong:
-        why = f"a path too deep or too long: {found.overlong[0][:_SHOWN]}…"
-        return Refusal("scope_error", why, tuple(path[:_SHOWN] for path in found.overlong))
+    if isinstance(found, Refusal):
+        return found
     limit = settings.limits.worktree_mb
     if limit is not None and found.total_bytes > limit * _MB:
         why = f"it left {found.total_bytes // _MB} MB of changed files, limits.worktree_mb is {limit}"
@@ -142,9 +140,8 @@ async def _find_edits(
     written, converted = await trio.to_thread.run_sync(
         _write_raw, common_dir, worktree, found, by_git, attributes
     )
-    large = sorted(found.present.keys() - written.keys() - set(converted))
-    for paths, how in ((converted, ()), (large, ("--no-filters",))):
-        if paths:
+    for taken, how in ((converted, ()), (found.large - converted, ("--no-filters",))):
+        if paths := sorted(taken):
             stdin = b"".join(map(_line_of, paths))
             ids = (await plain("hash-object", "-w", *how, "--stdin-paths", stdin=stdin)).line.split()
             written |= dict(zip(paths, ids, strict=True))
@@ -235,7 +232,7 @@ def _git_tampered(worktree: Worktree) -> str | None:
 
 def _look(
     common_dir: str, worktree: Worktree, seal: Seal, difference: disk.Difference, untracked: Sequence[str]
-) -> _Found:
+) -> _Found | Refusal:
     manifest, root = worktree.manifest, worktree.path
     tracked: Mapping[str, object] = manifest.files
     modules: set[str] = set()
@@ -246,11 +243,11 @@ def _look(
     untracked = [path for path in untracked if not _is_shown(path, worktree.shown)]
     nested = [path.rstrip("/") for path in untracked if path.endswith("/")]
     added = [path for path in untracked if path not in tracked and not path.endswith("/")]
-    overlong = tuple(
-        path for path in added if len(os.fsencode(path)) > _LONGEST or path.count("/") > _DEEPEST
-    )
+    overlong = [
+        path[:_SHOWN] for path in added if len(os.fsencode(path)) > _LONGEST or path.count("/") > _DEEPEST
+    ]
     if overlong:
-        return _Found({}, (), (), (), 0, overlong, frozenset())
+        return Refusal("scope_error", f"a path too deep or too long: {overlong[0]}…", tuple(overlong))
     present: dict[str, int] = {}
     large: set[str] = set()
     gone = set(difference.gone)
@@ -272,7 +269,7 @@ def _look(
         if path not in tracked and not path.endswith(".pyc") and not _is_shown(path, worktree.shown)
     ]
     nested = [path for path in nested if path not in modules]
-    return _Found(present, tuple(gone), tuple(extras), tuple(nested), total, (), frozenset(large))
+    return _Found(present, tuple(gone), tuple(extras), tuple(nested), total, frozenset(large))
 
 
 def _is_shown(path: str, shown: frozenset[str]) -> bool:
@@ -323,12 +320,12 @@ def _write_raw(
     found: _Found,
     by_git: set[str],
     attributes: Mapping[str, Mapping[str, str]],
-) -> tuple[dict[str, str], list[str]]:
+) -> tuple[dict[str, str], set[str]]:
     """Write what needs no conversion and is not large; return the blobs' ids, and what is to be converted."""
     repo = open_repository(common_dir)
     tracked = lookup(repo, tree_of(repo, worktree.start), by_git)
     written: dict[str, str] = {}
-    converted: dict[str, None] = {}
+    converted: set[str] = set()
     for path, mode in found.present.items():
         full = f"{worktree.path}/{path}"
         if mode == LINK:
@@ -339,8 +336,8 @@ def _write_raw(
             # As git does: a file that was committed with CR LF stays so, unless it is declared to be text.
             keeps_ends = attributes[path].get("text", "auto") == "auto" and not attributes[path].get("filter")
             if not (old and keeps_ends and b"\r\n" in repo.read(pygit2.Oid(hex=old.id))[1]):
-                converted[path] = None
+                converted.add(path)
         with disk.open_file(full) as file:  # also where git is to read it: it has to be readable
             if path not in converted and path not in found.large:
                 written[path] = str(repo.create_blob(file.read()))
-    return written, list(converted)
+    return written, converted
