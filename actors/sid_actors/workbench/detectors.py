@@ -69,7 +69,7 @@ MEANING: dict[str, str] = {
 
 _TEXT_SUFFIXES = (
     *(".sh", ".bash", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".lua", ".php", ".c", ".cc", ".cpp", ".h"),
-    *(".hpp", ".rs", ".go", ".java", ".kt", ".swift", ".jl", ".r", ".mk", ".pyx"),
+    *(".hpp", ".rs", ".go", ".java", ".kt", ".swift", ".jl", ".r", ".mk", ".pyx", ".py"),
 )
 _TEXT_RULES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("detects_benchmark", re.compile(r"\bSID_[A-Z]+")),
@@ -242,11 +242,7 @@ def _is_test(path: str) -> bool:
 
 def _by_lines(change: FileChange, case: Case) -> list[Finding]:
     suffix = posixpath.splitext(change.path)[1].lower()
-    if (
-        suffix != ".py"
-        and suffix not in _TEXT_SUFFIXES
-        and posixpath.basename(change.path) not in ("Makefile", "justfile")
-    ):
+    if suffix not in _TEXT_SUFFIXES and posixpath.basename(change.path) not in ("Makefile", "justfile"):
         return []
     old = set((change.before or "").splitlines())
     named = [path for path in case.sealed if path in (change.after or "")]
