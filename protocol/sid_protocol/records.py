@@ -59,6 +59,8 @@ def _as_verdict(value: object) -> object:
 
 Point = Annotated[Verdict, BeforeValidator(_as_verdict)]
 """A verdict of a critic; true and the count of one hypothesis are a pass."""
+Measured = Annotated[dict[str, JsonValue] | None, Field(exclude_if=lambda measured: measured is None)]
+"""Samples, n and interval of a noisy score; of an exact one a record has no such key."""
 StepStatus = Literal["pending", "in_progress", "completed", "failed", "skipped"]
 Step = Literal["research", "planning", "critic_review", "execution", "tournament", "recording", "stop_check"]
 RunStatus = Literal[
@@ -86,12 +88,7 @@ Category = Literal[
 ]
 ResultStatus = Literal["success", "regression", "error", "timeout"]
 ReasonName = Literal[
-    "context_limit",
-    "tool_loop",
-    "stuck_on_permission",
-    "network_timeout",
-    "ambiguous_task",
-    "unknown",
+    "context_limit", "tool_loop", "stuck_on_permission", "network_timeout", "ambiguous_task", "unknown"
 ]
 FAMILIES = (
     "architecture",
@@ -275,7 +272,7 @@ class BenchmarkResult(Record):
     sub_scores: dict[str, float] = Field(default_factory=dict)
     failure_analysis: FailureAnalysis | None = None
     timestamp: str
-    measurement: dict[str, JsonValue] | None = Field(None, exclude_if=lambda one: one is None)
+    measurement: Measured = None
     force_kill: ForceKill | None = None
     commit: str | None = None
     diff_stat: str | None = None
@@ -414,7 +411,7 @@ class RawEntry(Record):
     is_winner: bool
     approach_family: str
     sub_scores: dict[str, float] = Field(default_factory=dict)
-    measurement: dict[str, JsonValue] | None = Field(None, exclude_if=lambda one: one is None)
+    measurement: Measured = None
 
 
 # 8 Iteration state
@@ -521,7 +518,7 @@ class MergeReport(Record):
     re_benchmark_score: float | None = None
     status: Literal["merged", "no_improvement", "no_winner", "all_rejected", "blocked"]
     reason: str | None = None
-    measurement: dict[str, JsonValue] | None = Field(None, exclude_if=lambda one: one is None)
+    measurement: Measured = None
 
 
 # 10 Agent settings, 12 Events, 16 Baseline
@@ -542,7 +539,7 @@ class AgentSettings(Record):
     circuit_breaker_count: int = 0
     status: RunStatus = "idle"
     goal_slug: str = ""
-    measurement: dict[str, JsonValue] | None = Field(None, exclude_if=lambda one: one is None)
+    measurement: Measured = None
 
 
 class TrackEvent(Record):
