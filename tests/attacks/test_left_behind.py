@@ -146,7 +146,7 @@ def test_what_is_too_deep_to_be_named_may_hold_all_that_is_missing(tmp_path: Pat
 
 
 def test_a_file_of_another_size_is_not_read(tmp_path: Path) -> None:
-    """A sparse file takes no room and would take hours: this one is 8 EiB long."""
+    """A sparse file takes no room and would take hours: this one is 8 TiB long."""
     (tmp_path / "app.py").write_text("x")
     manifest = disk.record(str(tmp_path), [("app.py", None)])
     os.truncate(tmp_path / "app.py", 1 << 43)

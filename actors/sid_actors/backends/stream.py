@@ -21,7 +21,7 @@ from sid_actors.backends.parse import ANSWER_LIMIT_BYTES
 from sid_protocol.records import Cost
 
 LINE_LIMIT = 2 << 20
-"""Longest line that is looked at, in characters: an answer of the longest kind, each sign escaped; more holds the loop up."""
+"""Longest line that is looked at, in characters: twice the longest answer, since JSON escapes; more holds the loop up."""
 _MOST_NODES = 1000
 """Objects of one event that are looked at: those of programs have some dozens."""
 

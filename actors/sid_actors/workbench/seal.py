@@ -221,7 +221,8 @@ def may_be_checked_out(path: str, mode: int) -> bool:
     """Whether git writes an entry on every system: to none of them it is a `.git`, nor a link that is a `.gitmodules`.
 
     macOS overlooks characters without a width, and case; Windows case, blanks and dots at the end, and what follows a
-    colon; a backslash is a slash there, and files have a short name with a tilde, too. git checks for all of that anywhere.
+    colon; a backslash is a slash there, and files have a short name with a tilde, too. What Windows takes for it git
+    refuses on every system, what macOS does on that.
     """
     for part in re.split(r"[/\\]", path):
         seen = "".join(sign for sign in part if unicodedata.category(sign) != "Cf").casefold()
