@@ -72,6 +72,11 @@ def test_nothing_is_written_or_read_through_a_link_of_the_repository(
     done = world.init(committed(target), agent, code=5)
     assert "holds a link in the place of the run's files" in done.err
     assert world.sictl("start", target.path, code=5).err == done.err
+    with world.wire() as wire:
+        asked = wire.answer(
+            "setup.clarify", repo=str(target.path), backend="command", agent_command="true", confirmed=True
+        )
+    assert asked["error"]["message"] in done.err
     assert [entry.name for entry in safe.iterdir()] == ["key"]
     elsewhere = world.base / "mine"
     world.init(target, agent, "--root", elsewhere)

@@ -199,7 +199,7 @@ def free_topic(repo: str, run_id: str) -> str:
     """Return a topic of which the repository has no track yet, for a replay of a run; blocks."""
     wanted, number = f"replay-{run_id[:6]}", 1
     name = wanted
-    while Path(find_root(repo, name, None), "state").exists():
+    while (find_root(repo, name, None) / "state").exists():
         number += 1
         name = f"{wanted}-{number}"
     return name

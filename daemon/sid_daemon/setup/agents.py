@@ -143,7 +143,7 @@ class SetupAgents:
                 "an agent would read the repository", hint="confirm it: sictl init asks on a terminal"
             )
         site = await self._open_site(params.repo, params.root, topic_slug(params.topic or ""))
-        root = Path(await trio.to_thread.run_sync(find_root, site.info.top, params.topic, params.root))
+        root = await trio.to_thread.run_sync(find_root, site.info.top, params.topic, params.root)
         draft = await trio.to_thread.run_sync(draft_of, root, params, default_branch(site.info))
         settings = draft.settings
         if settings.agent_backend not in ("anthropic", "command"):

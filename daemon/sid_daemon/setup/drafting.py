@@ -12,8 +12,9 @@ from typing import Any, Protocol
 from pydantic import JsonValue
 
 from sid_actors.backends.keys import has_key
-from sid_actors.repository import RepoInfo
+from sid_actors.repository import RepoInfo, tracked_links
 from sid_actors.workbench.base import BenchRun, CommandRun
+from sid_actors.workbench.local import printable
 from sid_daemon import config
 from sid_daemon.core.state import RunState
 from sid_daemon.goal import read_families, read_objective, read_rules, render_goal, render_harness
@@ -90,9 +91,20 @@ class Draft:
     fresh_goal: bool
 
 
-def find_root(repo: str, topic: str | None, root: str | None) -> str:
-    """Return the root of a track, existing or new."""
-    return track_root(repo, topic, root, lambda path: Path(path).is_dir())
+def find_root(repo: str, topic: str | None, root: str | None) -> Path:
+    """Return the root of a track, existing or new, unless what the repository itself brings along leads it elsewhere; blocks.
+
+    Raises:
+        GitError: the repository cannot be read.
+        Refused: the repository holds a link on the way there, or below it.
+    """
+    found = track_root(repo, topic, root, lambda path: Path(path).is_dir())
+    if links := tracked_links(repo, found):
+        raise Refused(
+            f"the repository holds a link in the place of the run's files: {printable(links[0])}",
+            hint="take it out of the repository, or name a folder of your own: --root DIR",
+        )
+    return Path(found)
 
 
 def default_branch(info: RepoInfo) -> str:

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import trio
 
-from sid_actors.repository import tracked_links
-from sid_actors.workbench.local import printable
 from sid_daemon.clock import now_iso
 from sid_daemon.core.state import RunState
 from sid_daemon.host import Host
@@ -86,7 +84,7 @@ class Intake:
 
     async def _init(self, site: Site, params: InitParams) -> InitResult:
         repo = site.info.top
-        root = await self._root(repo, params.topic, params.root)
+        root = await trio.to_thread.run_sync(find_root, repo, params.topic, params.root)
         known = next((run for run in await self._host.runs() if run.root == str(root)), None)
         if known is not None and not params.dry_run:
             await self._host.restore(known)
@@ -118,16 +116,6 @@ class Intake:
         await self._host.recovered.wait()
         await self._refuse_while_active(repo, root)
         return await self._make(site, draft, result, commit)
-
-    async def _root(self, repo: str, topic: str | None, root: str | None) -> Path:
-        """Return the root of a track, unless what the repository itself brings along leads it elsewhere."""
-        found = await trio.to_thread.run_sync(find_root, repo, topic, root)
-        if links := await trio.to_thread.run_sync(tracked_links, repo, found):
-            raise Refused(
-                f"the repository holds a link in the place of the run's files: {printable(links[0])}",
-                hint="take it out of the repository, or name a folder of your own: --root DIR",
-            )
-        return Path(found)
 
     async def _refuse_while_active(self, repo: str, root: Path) -> None:
         for run in await self._host.runs():
@@ -202,7 +190,7 @@ class Intake:
 
     async def _start(self, site: Site, params: StartParams) -> StartResult:
         repo = site.info.top
-        root = await self._root(repo, params.topic, params.root)
+        root = await trio.to_thread.run_sync(find_root, repo, params.topic, params.root)
         run = await self._run_at(site, root)
         if run is not None and await self._host.restore(run):
             self._host.emit("warning", "restored_from_copy", run_id=run.run_id, root=run.root)
