@@ -46,10 +46,18 @@ def round_entry(state: RunState, now: Round) -> str:
         "round": now.iteration,
         "status": status,
         "reason": one_line(reason or "", _TEXT),
-        "won": [_candidate(state, now, one, before) for one in rounds.ranked(now) if one.executor == winner],
+        "won": [
+            _candidate(state, now, one, before, won=True)
+            for one in rounds.ranked(now)
+            if one.executor == winner
+        ],
         "score": verdict.score_after if verdict else None,
         "commit": (now.winner_commit or "")[:12],
-        "lost": [_candidate(state, now, one, before) for one in rounds.ranked(now) if one.executor != winner],
+        "lost": [
+            _candidate(state, now, one, before, won=False)
+            for one in rounds.ranked(now)
+            if one.executor != winner
+        ],
         "rejected": [
             [one.approach_family, one_line(one.rejection_reason, _TEXT), one_line(one.hypothesis, _TEXT)]
             for one in now.rejected
@@ -71,8 +79,10 @@ def end_entry(state: RunState, at: str) -> str:
     return json.dumps(told, ensure_ascii=False, allow_nan=False)
 
 
-def _candidate(state: RunState, now: Round, one: Execution, before: float | None) -> dict[str, Any]:
-    outcome = now.verdict.outcomes.get(one.executor) if now.verdict else None
+def _candidate(
+    state: RunState, now: Round, one: Execution, before: float | None, *, won: bool
+) -> dict[str, Any]:
+    outcome = rounds.outcome_of(now, one)
     measured = outcome.measurement if outcome else None
     return {
         "family": one.plan.approach_family,
@@ -83,12 +93,7 @@ def _candidate(state: RunState, now: Round, one: Execution, before: float | None
         "category": one.failure.category if one.failure else None,
         "what": one_line(one.failure.what, _TEXT) if one.failure else "",
         "gained": one.result == "success" and _leads(state, one, measured, before),
-        "evidence": _evidence(
-            measured,
-            won=now.winner_commit is not None
-            and now.verdict is not None
-            and now.verdict.winner == one.executor,
-        ),
+        "evidence": _evidence(measured, won=won),
     }
 
 

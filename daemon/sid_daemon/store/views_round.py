@@ -53,12 +53,13 @@ def incumbent_score(now: Round) -> float | None:
     return now.baseline_score if verdict is None or verdict.score_before is None else verdict.score_before
 
 
-def _outcome(now: Round, one: Execution) -> CandidateOutcome | None:
+def outcome_of(now: Round, one: Execution) -> CandidateOutcome | None:
+    """Return what the measuring core said of a candidate, if it did."""
     return now.verdict.outcomes.get(one.executor) if now.verdict else None
 
 
 def _sub_scores(now: Round, one: Execution) -> dict[str, float]:
-    outcome = _outcome(now, one)
+    outcome = outcome_of(now, one)
     if outcome is not None and outcome.sub_scores:
         return dict(outcome.sub_scores)
     return dict(one.smoke.sub_scores) if one.smoke else {}
@@ -66,7 +67,7 @@ def _sub_scores(now: Round, one: Execution) -> dict[str, float]:
 
 def benchmark_result(now: Round, one: Execution) -> BenchmarkResult:
     """Return contract 2 of a candidate that has ended."""
-    outcome = _outcome(now, one)
+    outcome = outcome_of(now, one)
     return BenchmarkResult.model_validate(
         {
             "executor_id": one.executor,
@@ -140,15 +141,15 @@ def _entrant(now: Round, one: Execution, verdict: Verdict) -> Entrant:
 
 
 def evidence(state: RunState, now: Round, tags: Mapping[str, str]) -> list[Evidence]:
-    """Return what a reader can check of a round: claim, command, output, verdict; the round's own first.
+    """Return what a reader can check of a round: claim, command, output, verdict; nothing where there was no candidate.
 
-    Nothing where there was no candidate. Then what detectors saw in candidates, one each, and which were tried before. A finalist that was neither proven nor given up may stand
-    again, and the next round's agents are told so.
+    The round's own first, then what detectors saw in candidates, one each, and which were tried before. A finalist that
+    was neither proven nor given up may stand again, and the next round's agents are told so.
     """
-    found = [_of_findings(state, one) for one in ranked(now) if one.findings]
-    found += [_of_repetition(state, now, one, one.repeats) for one in ranked(now) if one.repeats]
     if not now.executions:
         return []
+    found = [_of_findings(state, one) for one in ranked(now) if one.findings]
+    found += [_of_repetition(state, now, one, one.repeats) for one in ranked(now) if one.repeats]
     return [_of_round(state, now, tags), *found]
 
 
@@ -197,7 +198,7 @@ def _of_repetition(state: RunState, now: Round, one: Execution, earlier: Tried) 
 
 def _why_not(now: Round, one: Execution) -> str:
     """Return in one line why a candidate is not the winner; empty for the winner."""
-    outcome = _outcome(now, one)
+    outcome = outcome_of(now, one)
     return one_line((outcome.why if outcome else None) or (one.failure.what if one.failure else ""))
 
 
@@ -290,7 +291,7 @@ def raw_entries(now: Round) -> list[RawEntry]:
                 "is_winner": verdict is not None and verdict.winner == one.executor,
                 "approach_family": one.plan.approach_family,
                 "sub_scores": _sub_scores(now, one),
-                "measurement": _figures(_outcome(now, one)),
+                "measurement": _figures(outcome_of(now, one)),
             }
         )
         for one in ranked(now)
@@ -318,7 +319,7 @@ def result_rows(now: Round) -> list[ResultRow]:
                 commit=(one.commit or one.base)[:7],
                 metric=one.score,
                 delta=None if one.score is None or before is None else difference(one.score, before),
-                guard="fail" if (found := _outcome(now, one)) and found.guard_failed else one.guard,
+                guard="fail" if (found := outcome_of(now, one)) and found.guard_failed else one.guard,
                 status=_row_status(one, is_winner=is_winner),
                 description=_description(now, one),
             )
