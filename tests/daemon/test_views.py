@@ -238,6 +238,18 @@ def test_a_round_without_a_score_says_of_every_candidate_why() -> None:
     assert evidence["verdict"] == "not merged: no candidate gave a valid score"
 
 
+@pytest.mark.parametrize("mode", ["deterministic", "noisy"])
+@pytest.mark.parametrize("level", [10.0, None])
+def test_a_round_that_measured_no_incumbent_names_the_score_that_is_known(
+    mode: Any, level: float | None
+) -> None:
+    values = settings(max_iterations=1, measurement=Measurement(mode=mode))
+    play = played(values, score=lambda arm, _: level if arm == "A" else None)
+
+    (evidence,) = document(play, "state/iteration_history/round_1.json")["evidence"]
+    assert evidence["claim"] == "no candidate of round 1 improves primary from 10.0"
+
+
 def test_what_an_executor_said_is_kept_with_its_result() -> None:
     said = CandidateCommitted(
         commit="c" * 40, diff_stat="1 file changed", summary="I cached it.\nIt is faster."

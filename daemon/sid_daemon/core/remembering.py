@@ -76,7 +76,5 @@ def _result(now: Round, one: Execution) -> str:
         return f"a repetition of {one.repeats.name}"
     if one.score is None or one.guard == "fail":
         return one.failure.what[:200] if one.failure else "no score"
-    verdict = now.verdict
-    before = now.baseline_score if verdict is None or verdict.score_before is None else verdict.score_before
-    against = "" if before is None else f" against {before!r}"
+    against = "" if now.incumbent_score is None else f" against {now.incumbent_score!r}"
     return f"score {one.score!r}{against}"

@@ -153,6 +153,12 @@ class Round:
     lessons_held: tuple[str, ...] = ()
     """Lessons in force that a coin held out of this round, to see whether they make a difference."""
 
+    @property
+    def incumbent_score(self) -> float | None:
+        """What its candidates are to be compared with: the incumbent as this round measured it, if it did."""
+        measured = self.verdict.score_before if self.verdict else None
+        return self.baseline_score if measured is None else measured
+
 
 @dataclass(frozen=True, slots=True)
 class RunState:

@@ -40,7 +40,7 @@ def round_entry(state: RunState, now: Round) -> str:
     verdict = rounds.won(now)
     winner = verdict.winner if verdict else None
     status, reason = rounds.status_of(state, now)
-    before = rounds.incumbent_score(now)
+    before = now.incumbent_score
     rung = rung_of(state.dry_rounds)
     told = {
         "round": now.iteration,

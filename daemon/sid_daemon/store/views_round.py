@@ -47,12 +47,6 @@ def won(now: Round) -> Verdict | None:
     return now.verdict if now.winner_commit is not None else None
 
 
-def incumbent_score(now: Round) -> float | None:
-    """Return what a round's candidates are to be compared with: the incumbent as this round measured it, if it did."""
-    verdict = now.verdict
-    return now.baseline_score if verdict is None or verdict.score_before is None else verdict.score_before
-
-
 def outcome_of(now: Round, one: Execution) -> CandidateOutcome | None:
     """Return what the measuring core said of a candidate, if it did."""
     return now.verdict.outcomes.get(one.executor) if now.verdict else None
@@ -161,8 +155,7 @@ def _of_round(state: RunState, now: Round, tags: Mapping[str, str]) -> Evidence:
     merged = won(now)
     if merged is None or merged.winner is None:
         _, reason = status_of(state, now)
-        before = verdict.score_before if verdict else now.baseline_score
-        claim = f"no candidate of round {now.iteration} improves {metric} from {before!r}"
+        claim = f"no candidate of round {now.iteration} improves {metric} from {now.incumbent_score!r}"
         told = f"not merged: {reason}"
         kept = tags.get(verdict.finalist or "") if verdict else None
         if verdict and kept and verdict.pairs and (reason or "").startswith("inconclusive"):
@@ -308,7 +301,7 @@ def _figures(outcome: CandidateOutcome | None) -> dict[str, object] | None:
 
 def result_rows(now: Round) -> list[ResultRow]:
     """Return contract 14 of a round: one row a candidate."""
-    verdict, before = won(now), incumbent_score(now)
+    verdict, before = won(now), now.incumbent_score
     rows = []
     for one in ranked(now):
         is_winner = verdict is not None and verdict.winner == one.executor
