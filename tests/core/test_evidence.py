@@ -57,6 +57,9 @@ def test_a_gap_is_a_share_of_the_score():
     assert Scale("lower_is_better", logarithmic=True).gap(100, 101) == pytest.approx(-math.log(1.01))
     assert Scale("higher_is_better", logarithmic=False, reference=-50).gap(-50, -49) == pytest.approx(0.02)
     assert Scale("higher_is_better", logarithmic=False, reference=50).relative(1, absolute=True) == 0.02
+    for direction in ("higher_is_better", "lower_is_better"):
+        for scale in (Scale(direction, logarithmic=True), Scale(direction, logarithmic=False, reference=-50)):
+            assert scale.gain(50, scale.gap(50, 60)) == pytest.approx(10 if direction[0] == "h" else -10)
     # However small the unit: losses of a picosecond have shares, too.
     assert Scale("lower_is_better", logarithmic=False, reference=-1e-12).gap(
         -1e-12, -1.05e-12

@@ -8,18 +8,16 @@ Part of `step`; pure. Called by `round`; what is compared, and what is found, is
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 from sid_daemon.core.audit import BASELINE, Audit, Audited, next_ask
 from sid_daemon.core.conditions import result_of, run_of
-from sid_daemon.core.evidence import TINY, Scale
+from sid_daemon.core.evidence import Scale
 from sid_daemon.core.state import RunState
+from sid_daemon.core.stopping import gain
 from sid_daemon.core.turn import Turn
 from sid_protocol.commands import Measure
 from sid_protocol.events import RunMeasured
-
-_LARGEST_LOG = 700.0
 
 
 def _is_due(state: RunState, *, ending: bool) -> bool:
@@ -103,30 +101,26 @@ def total_gain(state: RunState) -> float | None:
     Returns:
         The gain to six digits, since it is an estimate; None where scores have no ratio and no audit was made.
     """
-    history, higher = state.history, state.settings.benchmark_direction == "higher_is_better"
-    found = state.audited
+    history, found, base = state.history, state.audited, state.baseline_score
+    ratio = Scale(state.settings.benchmark_direction, logarithmic=True)
     if found is None or found.interval is None or found.gain is None or found.score is None:
-        ratio = history.all_positive and not history.all_whole and history.merges
-        if not ratio or state.settings.benchmark_format == "pass_fail" or state.baseline_score <= 0:
+        has_ratio = history.all_positive and not history.all_whole and history.merges
+        if not has_ratio or state.settings.benchmark_format == "pass_fail" or base <= 0:
             return None
-        gain = _since(state, state.baseline_score, state.summed_gain)
-    elif found.logarithmic and state.baseline_score > 0:
-        gain = found.gain + _since(state, found.score, state.summed_gain - found.summed)
-    else:
-        since = state.best_score - found.score if history.merges > found.merges else 0.0
-        own = found.gain * max(abs(found.reference), TINY)
-        return _to_digits(own + max(0.0, since if higher else -since))
-    # A gain is the logarithm of a ratio; exp() overflows at 709.
-    share = math.expm1(min(gain, _LARGEST_LOG)) if higher else -math.expm1(-gain)
-    return _to_digits(share * state.baseline_score)
+        return _to_digits(ratio.gain(base, _since(state, ratio, base, state.summed_gain)))
+    if found.logarithmic and base > 0:
+        since = _since(state, ratio, found.score, state.summed_gain - found.summed)
+        return _to_digits(ratio.gain(base, found.gain + since))
+    units = replace(ratio, logarithmic=False, reference=found.reference)
+    later = gain(found.score, state.best_score, state.settings) if history.merges > found.merges else 0
+    return _to_digits(units.gain(base, found.gain) + max(0.0, float(later)))
 
 
-def _since(state: RunState, before: float, wins: float) -> float:
+def _since(state: RunState, ratio: Scale, before: float, wins: float) -> float:
     """Return the logarithmic gain since a score was measured that the wins since and the best score both carry."""
     if wins <= 0 or before <= 0 or state.best_score <= 0:
         return 0.0
-    scale = Scale(state.settings.benchmark_direction, logarithmic=True)
-    return min(wins, max(0.0, scale.gap(before, state.best_score)))
+    return min(wins, max(0.0, ratio.gap(before, state.best_score)))
 
 
 def _to_digits(value: float) -> float:

@@ -100,6 +100,18 @@ class Scale:
             raw = -raw
         return max(-LARGEST_GAP, min(LARGEST_GAP, raw))
 
+    def gain(self, base: float, gap: float) -> float:
+        """Return by how many score units what beats a score by a gap is better than it; the inverse of `gap`.
+
+        Args:
+            base: The score that is beaten; unused if not logarithmic.
+            gap: By how much.
+        """
+        if not self.logarithmic:
+            return gap * max(abs(self.reference), TINY)
+        sign = 1 if self.direction == "higher_is_better" else -1
+        return sign * base * math.expm1(min(sign * gap, _LARGEST_LOG))
+
     def relative(self, tolerance: float, *, absolute: bool) -> float:
         """Return a tolerance in units of a gap; `absolute` ones are given in units of the score."""
         return tolerance / max(abs(self.reference), TINY) if absolute else tolerance
