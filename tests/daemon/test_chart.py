@@ -42,7 +42,7 @@ def state(**more: Any) -> RunState:
 
 
 def subject(**more: Any) -> Subject:
-    return Subject.of(state(**more))
+    return Subject.of(state(**more), 5.0)
 
 
 def database(folder: Path, entries: list[str]) -> Path:

@@ -29,19 +29,19 @@ class Subject:
         metric: Name of its metric.
         direction: Of the metric.
         baseline: The baseline's score.
+        gain: By how much the branch is better than the baseline, in score units.
         target: The score to be reached, or None.
-        gain: By how much the branch is better than the baseline, in score units; None: as the scores say.
     """
 
     goal_slug: str
     metric: str
     direction: str
     baseline: float
+    gain: float
     target: float | None = None
-    gain: float | None = None
 
     @classmethod
-    def of(cls, state: RunState, gain: float | None = None) -> Subject:
+    def of(cls, state: RunState, gain: float) -> Subject:
         """Return what a run's chart is about, beside what its merges gained together."""
         settings = state.settings
         return cls(
@@ -49,8 +49,8 @@ class Subject:
             metric=settings.primary_metric,
             direction=settings.benchmark_direction,
             baseline=state.baseline_score,
-            target=settings.target_value,
             gain=gain,
+            target=settings.target_value,
         )
 
 

@@ -131,9 +131,8 @@ def _scale(shown: Series, baseline: float, target: float | None) -> tuple[float,
 
 def _title(shown: Series, subject: Subject, low: float, high: float) -> dict[str, Any]:
     best, baseline = shown.line[-1][1], subject.baseline
-    gain = improvement(best, baseline, subject.direction) if subject.gain is None else subject.gain
-    share = percentage(gain, baseline)
-    change = "" if share == "n/a" else f" ({'+' if gain > 0 else ''}{share} %)"
+    share = percentage(subject.gain, baseline)
+    change = "" if share == "n/a" else f" ({'+' if subject.gain > 0 else ''}{share} %)"
     counts = {name: sum(dot.outcome == name for dot in shown.dots) for name in (*SHAPES, FAILED)}
     rounds, candidates = len({dot.iteration for dot in shown.dots}), len(shown.dots)
     told = [
