@@ -48,8 +48,9 @@ _M_ARENA_MAX, _M_MMAP_THRESHOLD = -8, -3
 _LARGE = 64 << 10
 _SWITCH_S = 0.0005
 _SETTLE_S = 5.0
-_LEAST_FILES, _MOST_FILES = 64, 1 << 16
 """After that those who started the daemon have had their answers."""
+_LEAST_FILES, _MOST_FILES = 64, 1 << 16
+"""Open files: fewer are too few to start anything with, and nothing needs more."""
 
 
 def emit(level: str, event: str, **fields: Any) -> None:

@@ -95,7 +95,7 @@ def total_gain(state: RunState) -> float | None:
     """Return what the merges of a noisy run gained together, in score units of its baseline; positive is better.
 
     What the newest audit measured. Of merges since then, or before the first one, two figures are known, and both
-    mislead: the sum of the wins holds their luck, the difference of scores of two days what the machine did between.
+    mislead: the sum of the wins holds their luck, the difference of scores of two times what the machine did between.
     Only what both carry is claimed.
 
     Returns:

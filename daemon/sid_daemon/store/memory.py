@@ -186,8 +186,8 @@ class _Page:
         self._dry += 1
         if entry["won"]:
             self._dry, self._last_win, self._best = 0, entry["round"], entry["score"]
-            if entry["won"][0].get("evidence"):  # noisy: between two days the machine may have changed
-                self._apart = " (of different days; the gains below were measured side by side)"
+            if entry["won"][0].get("evidence"):  # noisy: the machine may have changed meanwhile
+                self._apart = " (measured at different times; the gains below side by side)"
             self._lists["wins"].add([_win(entry)])
         self._lists["near"].add([_loser(entry, lost) for lost in entry["lost"] if lost["gained"]])
         self._lists["lost"].add([_loser(entry, lost) for lost in entry["lost"] if not lost["gained"]])
