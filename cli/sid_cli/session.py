@@ -88,6 +88,20 @@ class Session:
         except NoDaemon:
             raise no_daemon(path) from None
 
+    def meant(self, name: str, typed: str | None) -> str | None:
+        """Return which run or repository was named, by a verb's argument or by `--run`; None where neither was.
+
+        Args:
+            name: The argument, as the help shows it.
+            typed: What was typed for it, or None.
+
+        Raises:
+            UsageError: the two disagree.
+        """
+        if typed is not None and self.run is not None and typed != self.run:
+            raise UsageError(f"{name} is {typed!r} and --run is {self.run!r}", hint="say it once")
+        return self.run if typed is None else typed
+
     def row(self, client: Client, text: str | None, topic: str | None = None) -> Mapping[str, Any]:
         """Return the run that was meant, as the daemon lists it.
 
@@ -100,9 +114,7 @@ class Session:
             NoSuchRun: no run fits.
             UsageError: several do, or RUN and `--run` disagree.
         """
-        if text is not None and self.run is not None and text != self.run:
-            raise UsageError(f"RUN is {text!r} and --run is {self.run!r}", hint="say it once")
-        meant = text if text is not None else self.run
+        meant = self.meant("RUN", text)
         path = places.existing(meant) if meant is not None else None
         rows = client.call("run.list")["runs"]
         return runs.choose(rows, text=meant, path=path, cwd=places.here(), topic=topic)

@@ -76,14 +76,12 @@ def command(
 ) -> None:
     """Set a repository up: goal, benchmark, harness and trust; asks on a terminal, else takes flags."""
     console = session.console
-    if repo is not None and session.run is not None and repo != session.run:
-        raise UsageError(f"REPO is {repo!r} and --run is {session.run!r}", hint="say it once")
-    meant = next((word for word in (repo, session.run) if word is not None), ".")
-    if not meant:
+    meant = session.meant("REPO", repo)
+    if meant == "":
         raise UsageError(
             "REPO is empty", hint="name the repository, or leave it out for the one you stand in"
         )
-    place = places.absolute(meant)
+    place = places.absolute(meant or ".")
     if not Path(place).is_dir():
         raise UsageError(f"{place} is no folder", hint="REPO is the path of a git repository")
     params = {**parameters(flags), "repo": place, "trust": trust, "dry_run": dry_run}

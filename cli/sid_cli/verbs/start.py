@@ -57,9 +57,7 @@ def target(
         NoSuchRun: REPO is neither a path nor a run's id.
         UsageError: REPO and `--run` disagree, or REPO has several tracks and none at the usual place.
     """
-    if repo is not None and session.run is not None and repo != session.run:
-        raise UsageError(f"REPO is {repo!r} and --run is {session.run!r}", hint="say it once")
-    meant = repo if repo is not None else session.run
+    meant = session.meant("REPO", repo)
     named = {} if topic is None else {"topic": topic}
     path = places.existing(meant) if meant is not None else places.here()
     rows = client.call("run.list")["runs"]

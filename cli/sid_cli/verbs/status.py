@@ -7,7 +7,6 @@ import click
 from sid_cli.fast_status import Wanted, show
 from sid_cli.options import run_argument, topic_option, verb
 from sid_cli.session import Session
-from sid_protocol.errors import UsageError
 
 
 @verb("status", example="sictl status\nsictl status --json | jq .runs")
@@ -16,10 +15,8 @@ from sid_protocol.errors import UsageError
 @click.option("--line", is_flag=True, help="One short line for a shell prompt; empty when nothing runs.")
 def command(session: Session, *, run: str | None, topic: str | None, line: bool) -> None:
     """Show the daemon and its runs; with RUN its round, step, actors, scores, budget and deadlines."""
-    if run is not None and session.run is not None and run != session.run:
-        raise UsageError(f"RUN is {run!r} and --run is {session.run!r}", hint="say it once")
     wanted = Wanted()
     wanted.as_json, wanted.color, wanted.line = session.as_json, session.color, line
-    wanted.run = session.run if run is None else run
+    wanted.run = session.meant("RUN", run)
     wanted.socket, wanted.topic = session.socket, topic
     session.exit_code = show(wanted)
