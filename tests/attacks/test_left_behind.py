@@ -172,6 +172,19 @@ async def test_a_large_file_is_not_taken_into_memory(repo: MakeRepo, open_bay: O
     assert peak_kb() - before < size >> 10
 
 
+async def test_what_git_writes_for_its_size_alone_is_not_converted(
+    repo: MakeRepo, open_bay: OpenBay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As git does: a file that was committed with CR LF stays so."""
+    monkeypatch.setattr(edits, "_LARGE_BYTES", 3)
+    made = repo({"kept.txt": "a\r\n"})
+    made.commit(FILES)
+    async with open_bay(made) as bay:
+        found = await bay.attempt(lambda top: (top / "kept.txt").write_bytes(b"a\r\nb\r\n"))
+    assert (found.refusal, found.paths) == (None, ("kept.txt",))
+    assert made.git("cat-file", "-s", f"{found.commit}:kept.txt") == "6"
+
+
 def begin_peak() -> None:
     """Forget the most memory there was: that of an earlier test would hide this one's."""
     Path("/proc/self/clear_refs").write_text("5")

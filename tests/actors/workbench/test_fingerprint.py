@@ -30,6 +30,9 @@ Files = Mapping[str, "str | bytes | None"]
         (CHANGED, {**CHANGED, "notes.md": "Three\n"}, False),
         ({"app.py": "def f(:\n    pass\n"}, {"app.py": "def f(:\n        pass\n"}, False),
         ({"app.py": "def f(:\n    pass\n"}, {"app.py": "def f(:\n    pass  \n\n"}, True),
+        # A number that Python parses and does not write: it is compared by lines.
+        ({"app.py": f"x = 0x{'f' * 5000}\n"}, {"app.py": f"x = 0x{'f' * 5000}  \n"}, True),
+        ({"app.py": f"x = 0x{'f' * 5000}\n"}, {"app.py": f"x = 0x{'e' * 5000}\n"}, False),
         ({"new.txt": "a\r\nb\r\n"}, {"new.txt": "a\nb"}, True),
         ({"new.txt": "  a\n"}, {"new.txt": "a\n"}, False),
         ({"new.bin": b"\0 a"}, {"new.bin": b"\0 a "}, False),
