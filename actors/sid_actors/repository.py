@@ -138,10 +138,10 @@ def tracked_links(top: str, folder: str) -> list[str]:
         GitError: the repository cannot be read.
     """
     wanted = os.path.relpath(folder, top)
-    repo = open_repository(top)
-    if wanted.startswith("..") or repo.head_is_unborn:
-        return []
     first = wanted.split("/")[0]
+    repo = open_repository(top)
+    if first == ".." or repo.head_is_unborn:
+        return []
     entry = entries(repo, tree_of(repo, str(repo.head.target))).get(first)
     if entry is None:
         return []

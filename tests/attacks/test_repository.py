@@ -58,6 +58,15 @@ def test_links_on_the_way_to_a_root_and_below_it_are_found(repo: MakeRepo, tmp_p
         assert tracked_links(top, str(tmp_path)) == tracked_links(top, f"{top}/elsewhere") == []
 
 
+def test_a_root_that_begins_with_two_dots_lies_in_the_repository(repo: MakeRepo, tmp_path: Path) -> None:
+    target = repo({"a": "1\n"})
+    link("..mine/config")(target.path, tmp_path)
+    top = str(committed(target).path)
+    assert tracked_links(top, f"{top}/..mine") == ["..mine/config"]
+    target.git("checkout", "-q", "--orphan", "new")
+    assert tracked_links(top, f"{top}/..mine") == [], "nothing is checked out"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("path", [".sid", f"{ROOT}/tracking", f"{ROOT}/config/idea.md"])
 def test_nothing_is_written_or_read_through_a_link_of_the_repository(
