@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -139,6 +140,23 @@ def test_without_a_change_there_is_one_copy_and_with_many_only_the_last_stay(
         newest = keeper.flags(network=False)
     assert copied(newest, host)["hosts"].startswith(f"{49:100}")
     assert len(list((tmp_path / "copies").iterdir())) <= 16
+
+
+def test_a_copy_outlives_the_changes_of_what_it_has_not(tmp_path: Path, host: Path) -> None:
+    """The resolver's file changes with each network that a machine joins; jobs without a network do not see it."""
+    keeper = EtcCopies(tmp_path / "copies", str(host))
+    before = copied(keeper.flags(network=False), host)
+    for number in range(20):
+        (host / "resolv.conf").write_text(f"{number:100}\n" * (number + 1))
+        keeper.flags(network=True)
+    assert copied(keeper.flags(network=False), host) == before != {}
+
+
+def test_copies_that_are_deleted_are_made_again(tmp_path: Path, host: Path) -> None:
+    keeper = EtcCopies(tmp_path / "copies", str(host))
+    before = copied(keeper.flags(network=False), host)
+    shutil.rmtree(tmp_path / "copies")
+    assert copied(keeper.flags(network=False), host) == before != {}
 
 
 def test_where_there_is_no_room_each_entry_is_bound_by_itself(tmp_path: Path, host: Path) -> None:

@@ -59,7 +59,8 @@ class EtcCopies:
         entries = _entries(self._etc, network=network)
         with self._lock:
             known, copy = self._newest.get(network, ([], self._place))
-            if known != entries:
+            # It may be gone: deleted by someone, or as the oldest after many changes of what only other jobs see.
+            if known != entries or not copy.is_dir():
                 try:
                     copy = self._copy(entries)
                 except OSError:  # no room: a job that does without the copies sees the same
