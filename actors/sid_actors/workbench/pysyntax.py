@@ -14,6 +14,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from sid_actors.workbench.scoring import parse_number
+
 _CLOCKS = frozenset(
     f"time.{name}{end}"
     for name in ("time", "perf_counter", "monotonic", "process_time", "thread_time", "clock_gettime")
@@ -60,8 +62,6 @@ _SEEDERS = frozenset(
     ("seed", "manual_seed", "manual_seed_all", "default_rng", "RandomState", "Random", "PRNGKey")
 )
 _TEXT_SEED = re.compile(r"((?:seed|random_state)\W{1,4})[0-9]+", re.IGNORECASE)
-# No two parts may share a run of digits, or a long one takes hours.
-_NUMBER = re.compile(r"\s*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*\Z")
 
 
 @dataclass(slots=True)
@@ -268,7 +268,7 @@ def _as_text(value: object) -> object:
 def _is_number(value: object) -> bool:
     text = _as_text(value)
     if isinstance(text, str):
-        return bool(_NUMBER.match(text))
+        return parse_number(text) is not None
     return isinstance(text, int | float) and not isinstance(text, bool)
 
 
