@@ -37,9 +37,8 @@ def register(common_dir: str, path: str, branch: str, index: str, mark: str) -> 
     worktrees.mkdir(exist_ok=True)
     admin_dir = _fresh(worktrees, Path(path).name)
     with naming(admin_dir):
-        (admin_dir / "locked").write_text(
-            f"{mark}\n"
-        )  # first: git prunes what is not locked and has no folder
+        # First, since git prunes what is not locked and has no folder.
+        (admin_dir / "locked").write_text(f"{mark}\n")
         (admin_dir / "commondir").write_text("../..\n")
         (admin_dir / "HEAD").write_text(f"ref: refs/heads/{branch}\n")
         shutil.copyfile(index, admin_dir / "index")
