@@ -1,7 +1,7 @@
-"""Which files a command line names: the files that a candidate must not change. Pure.
+"""Which files a command line names, and so decide what it does. Pure.
 
-The seal is made from it. It follows `cd`, `PYTHONPATH=` and `python -m`, splits nested shell lines, and takes
-what `make` and `just` read; it follows no import and runs nothing. Naming a file too many seals it, which the
+The seal is made from it, and the digest of a set-up. It follows `cd`, `PYTHONPATH=` and `python -m`, splits nested shell
+lines, and takes what `make`, `npm` and their like read; it follows no import and runs nothing. Naming a file too many seals it, which the
 user sees in the list that `init` prints; naming one too few would leave the evaluator to the candidate.
 """
 
