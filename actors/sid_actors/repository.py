@@ -17,6 +17,7 @@ import trio
 from sid_actors.gitcli import git, told
 from sid_actors.trees import FOLDER, LINK, entries, files, open_repository, tree_of
 from sid_protocol.errors import GitError
+from sid_protocol.locations import shell_word
 
 _locks: weakref.WeakValueDictionary[str, trio.Lock] = weakref.WeakValueDictionary()
 
@@ -109,7 +110,8 @@ async def _common_dir(folder: str) -> str:
             raise GitError(
                 f"{folder} is in no git repository", hint="git init and a first commit make it one"
             )
-        raise GitError(f"git cannot read {folder}: {told(found.err)}", hint=f"try: git -C '{folder}' status")
+        hint = f"try: git -C {shell_word(folder)} status"
+        raise GitError(f"git cannot read {folder}: {told(found.err)}", hint=hint)
     bare, kind, common = found.line.split("\n", 2)
     if bare == "true":
         raise GitError(f"{folder} is a bare repository", hint="clone it and point sid at the clone")

@@ -29,6 +29,7 @@ from sid_actors.workbench import deleting, disk, pool, registration
 from sid_actors.workbench.kept import KeptTree, KeptTrees
 from sid_protocol.errors import GitError, WorldError
 from sid_protocol.ids import experiment_branch, worktree_name
+from sid_protocol.locations import shell_word
 
 _OURS_BY_NAME = re.compile(r"round_[0-9]+_executor_[0-9]+\Z")
 
@@ -200,7 +201,7 @@ class Checkouts:
         if not is_ours and refs.target(open_repository(self._info.common_dir), f"refs/heads/{branch}"):
             raise GitError(
                 f"the branch {branch} is in the way and not of this run",
-                hint=f"rename it: git -C '{self._info.top}' branch -m {branch} my-{branch.replace('/', '-')}",
+                hint=f"rename it: git -C {shell_word(self._info.top)} branch -m {branch} my-{branch.replace('/', '-')}",
             )
 
     def _is_strange(self, path: str) -> bool:

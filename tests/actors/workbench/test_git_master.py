@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import time
 from pathlib import Path
@@ -67,7 +68,7 @@ async def test_what_cannot_be_worked_on_is_refused_in_one_line_with_a_hint(
     sha256 = short_dir / "sha256"
     sha256.mkdir()
     Repo(sha256).git("init", "-q", "--object-format=sha256")
-    newer = repo({"a": "1"}, name="newer")
+    newer = repo({"a": "1"}, name="it's newer")
     newer.git("config", "core.repositoryformatversion", "1")
     newer.git("config", "extensions.newkind", "true")
     whole = repo({"a": "1"})
@@ -86,6 +87,8 @@ async def test_what_cannot_be_worked_on_is_refused_in_one_line_with_a_hint(
             await discover(str(path))
         assert caught.value.hint
         assert "\n" not in str(caught.value)
+        if path == newer.path:
+            assert shlex.split(caught.value.hint) == ["try:", "git", "-C", str(path), "status"]
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
