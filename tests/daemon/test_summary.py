@@ -169,6 +169,8 @@ def test_push_and_pull_request_are_told_where_they_are_off() -> None:
     assert push_lines(replace(state, settings=settings(auto_push=True, auto_pr=True))) == []
     (line,) = push_lines(replace(state, settings=settings(auto_pr=True), repo="/home/ada/my repo"))
     assert "git -C '/home/ada/my repo' push" in line
+    (line,) = push_lines(replace(state, settings=settings(auto_pr=True), repo="/home/ada/a\nb"))
+    assert "git -C $'/home/ada/a\\x0ab' push" in line
     pushed = replace(state, settings=settings(auto_push=True, auto_pr=True))
     assert summary_text(pushed, notes=["Pushed improve/faster_sieve to origin"]).endswith("to origin")
 

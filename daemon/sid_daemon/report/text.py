@@ -6,7 +6,6 @@ scripts, so they never change; everything after them may. Pure; tells what the s
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from statistics import median
 
@@ -22,6 +21,7 @@ from sid_daemon.core.wording import noise_line
 from sid_daemon.figures import improvement, percentage
 from sid_daemon.layout import CHART
 from sid_protocol import ids
+from sid_protocol.locations import shell_word
 
 _TOKENS = ("input_tokens", "cached_tokens", "output_tokens")
 
@@ -101,10 +101,10 @@ def push_lines(state: RunState) -> list[str]:
     settings, branch = state.settings, ids.improve_branch(state.goal_slug)
     lines = []
     if not settings.auto_push:
-        push = f"git -C {shlex.quote(state.repo)} push origin {branch}"
+        push = f"git -C {shell_word(state.repo)} push origin {branch}"
         lines.append(f"Push skipped (auto_push: false). Run manually: {push}")
     if not settings.auto_pr:
-        create = f"gh pr create --head {branch} --base {shlex.quote(settings.target_branch)}"
+        create = f"gh pr create --head {branch} --base {shell_word(settings.target_branch)}"
         lines.append(f"PR creation skipped (auto_pr: false). Run manually: {create}")
     return lines
 
