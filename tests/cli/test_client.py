@@ -119,7 +119,8 @@ def test_a_state_directory_that_cannot_be_made_is_told(short_dir: Path):
 
 def test_a_daemon_of_ones_own_ends_with_an_interrupted_start(short_dir: Path):
     left = short_dir / "pid"
-    script = f"echo $$ > {left}; kill -INT $PPID; exec sleep 1000"
+    waits = "grep -q '^State:.S' /proc/$PPID/status"  # for the line that a daemon says once it is up
+    script = f"echo $$ > {left}; until {waits}; do :; done; kill -INT $PPID; exec sleep 1000"
     with pytest.raises(KeyboardInterrupt):
         start_daemon(short_dir / "state", command=["sh", "-c", script, "sid"], own=True)
     with pytest.raises(ProcessLookupError):
