@@ -13,10 +13,9 @@ from sid_cli import places, runs
 from sid_cli.session import Session
 from sid_cli.text import clean, gain_percent, number, percent
 from sid_protocol.errors import NoDaemon
+from sid_protocol.locations import TOPIC_FOLDERS, track_root
 
 Line = tuple[str, str]
-_TRACKS = (".sid/topics", ".omc/self-improve/topics")
-_FLAT = ".omc/self-improve/config"
 
 
 def tell_what_next(session: Session) -> None:
@@ -33,8 +32,9 @@ def tell_what_next(session: Session) -> None:
 
 def tracks_in(repo: Path) -> list[str]:
     """Return the topics that a repository holds tracks of, by its folders alone."""
-    found = {path.name for folder in _TRACKS for path in (repo / folder).glob("*") if path.is_dir()}
-    return sorted(found | ({"default"} if (repo / _FLAT).is_dir() else set()))
+    found = {path.name for folder in TOPIC_FOLDERS for path in (repo / folder).glob("*") if path.is_dir()}
+    usual = track_root(str(repo), None, None, lambda path: Path(path).is_dir())
+    return sorted(found | ({"default"} if Path(usual).is_dir() else set()))
 
 
 def next_lines(

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 SOCKET_PATH_LIMIT_BYTES = 107
 """Longest path of a Unix socket: `sun_path` holds 108 bytes with its NUL."""
 
+TOPIC_FOLDERS = (".sid/topics", ".omc/self-improve/topics")
+"""Where a repository's tracks lie, each in a folder named by its topic; a new one belongs into the first."""
+_FLAT = ".omc/self-improve"
 _FLAT_MARKS = ("config", "state")
 _PLAIN = "@%+=:,./-_"
 
@@ -106,10 +109,11 @@ def track_root(repo: str, topic: str | None, root: str | None, is_dir: Callable[
     if root:
         return root
     slug = topic_slug(topic or "")
-    own, flat = f"{repo}/.sid/topics/{slug}", f"{repo}/.omc/self-improve"
-    for candidate in (own, f"{flat}/topics/{slug}"):
+    own, other = (f"{repo}/{folder}/{slug}" for folder in TOPIC_FOLDERS)
+    for candidate in (own, other):
         if is_dir(candidate):
             return candidate
+    flat = f"{repo}/{_FLAT}"
     if not topic and is_dir(flat):
         only_topics = is_dir(f"{flat}/topics") and not any(is_dir(f"{flat}/{mark}") for mark in _FLAT_MARKS)
         return own if only_topics else flat
@@ -123,7 +127,7 @@ def topic_of(root: str) -> str | None:
     ('speed', None)
     """
     folder, _, slug = root.rpartition("/")
-    return slug if folder.endswith(("/.sid/topics", "/.omc/self-improve/topics")) else None
+    return slug if folder.endswith(tuple(f"/{usual}" for usual in TOPIC_FOLDERS)) else None
 
 
 def track_command(verb: str, repo: str, root: str, *more: str) -> str:
@@ -136,7 +140,7 @@ def track_command(verb: str, repo: str, root: str, *more: str) -> str:
         more: Flags after that, as they are to be shown.
     """
     topic = topic_of(root)
-    if root == f"{repo}/.omc/self-improve" or topic == "default":
+    if root == f"{repo}/{_FLAT}" or topic == "default":
         which = []
     else:
         which = ["--root", root] if topic is None else ["--topic", topic]
