@@ -7,9 +7,12 @@ import json
 import os
 import socket
 from pathlib import Path
+from typing import get_args
 
+import click
 import pytest
 
+from sid_cli import completing
 from sid_cli.session import Session
 from sid_cli.verbs.config import parse_value
 from sid_protocol.errors import (
@@ -22,6 +25,7 @@ from sid_protocol.errors import (
     SidError,
     UsageError,
 )
+from sid_protocol.settings import Settings
 from tests.cli.fake_daemon import NOBODY, FakeDaemon, round_row, run_row
 
 RUN = "r7f3a9c2"
@@ -382,6 +386,14 @@ def test_completion_asks_the_daemon(daemon, words, offered, repo, monkeypatch, c
     monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
     complete("bash_complete")
     assert offered in capsys.readouterr().out
+
+
+def test_completion_offers_what_the_settings_take():
+    context, parameter = click.Context(click.Command("init")), click.Option(["--x"])
+    offered = {item.value for item in completing.complete_backend(context, parameter, "")}
+    assert offered == set(get_args(Settings.model_fields["agent_backend"].annotation))
+    for item in completing.complete_format(context, parameter, ""):
+        assert Settings(benchmark_format=item.value)
 
 
 @pytest.mark.parametrize("listens", [False, True])
