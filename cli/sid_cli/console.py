@@ -21,15 +21,15 @@ SCHEMA = 1
 
 def document(content: Mapping[str, Any]) -> str:
     """Return the JSON document of a successful verb, in one line."""
-    return one_line({"schema": SCHEMA, **content})
+    return json_line({"schema": SCHEMA, **content})
 
 
 def error_document(code: str, message: str, hint: str) -> str:
     """Return the JSON document of a verb that failed."""
-    return one_line({"error": {"code": code, "message": message, "hint": hint}})
+    return json_line({"error": {"code": code, "message": message, "hint": hint}})
 
 
-def one_line(content: Mapping[str, Any]) -> str:
+def json_line(content: Mapping[str, Any]) -> str:
     """Return a document in one line, with whatever a terminal would act upon escaped."""
     import json  # half of what Python's own start costs: `status` prints text most of the time
 

@@ -15,7 +15,7 @@ import anyio
 import click
 
 from sid_cli.client import Client
-from sid_cli.console import Console, one_line
+from sid_cli.console import Console, json_line
 from sid_cli.follow import told
 from sid_cli.log_text import log_body
 from sid_cli.options import completed, run_argument, topic_option, verb
@@ -238,4 +238,4 @@ def _document(notice: Notice) -> str:
             content = {"event": "log_dropped", "count": count}
         case _:
             content = {"event": "log_reconnected", "seconds": round(notice.seconds, 3)}
-    return one_line(content)
+    return json_line(content)
