@@ -38,7 +38,7 @@ from sid_protocol.errors import StoreError
 from sid_protocol.events import RoundClosed, RunCreated, parse_event
 from sid_protocol.records import BenchmarkResult, IterationHistory, MergeReport, RawEntry
 
-_OF_ROUNDS = (PLANS, *OF_ROUNDS)
+_SEARCHED = (PLANS, CANDIDATES, *OF_ROUNDS)
 """Folders in which each file is of one round, and whoever reads them takes each for one."""
 
 
@@ -66,8 +66,12 @@ async def disagreements(state: RunState, store: RunStore) -> list[str]:
         extra = await trio.to_thread.run_sync(_extra, moment.journal, store.root)
         again: dict[str, bool | None] = {}
         if different or extra:
-            again = await store.look_over(lambda journal: _look_again(journal, store.root, different))
-            extra = await store.look_over(lambda journal: _unknown(journal, store.root, extra))
+            again, extra = await store.look_over(
+                lambda journal: (
+                    _look_again(journal, store.root, different),
+                    _unknown(journal, store.root, extra),
+                )
+            )
         return await trio.to_thread.run_sync(
             lambda: verify.disagreements(_facts(moment, {**again, **moment.lists}, tuple(extra)))
         )
@@ -108,7 +112,7 @@ def _look_again(journal: Journal, root: Path, paths: list[str]) -> dict[str, boo
 
 def _extra(journal: Journal, root: Path) -> list[str]:
     """Return the files among the rounds' that the database does not hold."""
-    found = (path for folder in _OF_ROUNDS for path in (root / folder).glob("**/*") if path.is_file())
+    found = (path for folder in _SEARCHED for path in (root / folder).glob("**/*") if path.is_file())
     return _unknown(journal, root, sorted(str(path.relative_to(root)) for path in found))
 
 

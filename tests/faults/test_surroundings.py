@@ -42,12 +42,15 @@ def test_verify_says_what_disagrees(stage: Stage) -> None:
     (stage.root / "tracking/baseline.json").unlink()
     history = stage.root / "state/iteration_history"
     shutil.copy(history / "round_1.json", history / "round_3.json")
+    results = stage.root / "state/benchmark_results/round_1"
+    shutil.copy(results / "executor_1.json", results / "executor_9.json")
 
     told = stage.world.sictl("verify", repo.path, code=1).out
     assert "tag archive/round_1_executor_2 is missing" in told
     assert "improve/raise_the_number: is at" in told
     assert "tracking/baseline.json: the file is missing" in told
     assert "state/iteration_history/round_3.json: the run did not write this file" in told
+    assert "state/benchmark_results/round_1/executor_9.json: the run did not write this file" in told
     document = stage.world.sictl("verify", repo.path, "--json", code=1).json
     assert document["agrees"] is False
     assert len(document["disagreements"]) >= 3
