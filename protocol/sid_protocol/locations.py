@@ -140,6 +140,8 @@ def track_command(verb: str, repo: str, root: str, *more: str) -> str:
         more: Flags after that, as they are to be shown.
     """
     topic = topic_of(root)
+    if root not in [f"{repo}/{folder}/{topic}" for folder in TOPIC_FOLDERS]:
+        topic = None  # another repository's topic: `--topic` would lead to a track of this one
     if root == f"{repo}/{_FLAT}" or topic == "default":
         which = []
     else:

@@ -112,6 +112,8 @@ def test_root_of_a_track(topic: str | None, root: str | None, present: set[str],
         ("/a b/.omc/self-improve/topics/speed", " --topic speed"),
         ("/a b/.omc/self-improve", ""),
         ("/x y/track", " --root '/x y/track'"),
+        ("/another/.sid/topics/speed", " --root /another/.sid/topics/speed"),
+        ("/another/.sid/topics/default", " --root /another/.sid/topics/default"),
         ("/a b/.sid/topics/speed/deeper", " --root '/a b/.sid/topics/speed/deeper'"),
     ],
 )
