@@ -16,6 +16,9 @@ from pygit2.enums import ObjectType
 
 from sid_protocol.errors import GitError
 
+# Whose repository may be worked on git decides, which `repository.discover` asks; libgit2 reads fewer of the user's answers.
+pygit2.settings.owner_validation = False
+
 FILE, PROGRAM, LINK, FOLDER, GITLINK = 0o100644, 0o100755, 0o120000, 0o040000, 0o160000
 
 
@@ -25,10 +28,6 @@ class Entry:
 
     mode: int
     id: str
-
-
-# Whose repository it may be decides git, which `repository.discover` asks; libgit2 reads fewer of the user's answers.
-pygit2.settings.owner_validation = False
 
 
 @dataclass(frozen=True, slots=True)
