@@ -1,7 +1,7 @@
 """How long a tree of processes takes to die: SIGKILL to the last process dead, and from the cancelling to the next line of code.
 
 The tree is an agent's that does not want to end: sessions of their own, double forks, SIGTERM ignored. It is run and cancelled by
-`sid_actors.process.run_job`, as the daemon does it, in a sandbox and without one. A thread of its own watches all of its processes.
+`sid_actors.jobs.process.run_job`, as the daemon does it, in a sandbox and without one. A thread of its own watches all of its processes.
 The moment of SIGKILL is that of the first such signal. With `--busy` each core has another process to do.
 
     python benchmarks/bench_kill.py [--times 100] [--processes 50] [--busy]
@@ -26,8 +26,9 @@ from typing import Any
 
 import trio
 
-from sid_actors import containment, procfs
-from sid_actors.process import JobHandle, JobSpec, run_job
+from sid_actors.jobs import containment, procfs
+from sid_actors.jobs.job import JobHandle, JobSpec
+from sid_actors.jobs.process import run_job
 from sid_actors.workbench.sandbox import Sandbox
 
 TREE = """

@@ -22,7 +22,7 @@ from typing import Any
 
 import trio
 
-from sid_actors.repository import discover
+from sid_actors.git.repository import discover
 from sid_actors.workbench.local import LocalWorkbench
 from sid_actors.workbench.pool import PlainCheckout
 from sid_protocol.settings import parse_settings

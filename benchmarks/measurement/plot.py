@@ -11,7 +11,7 @@ import math
 import random
 from pathlib import Path
 
-from sid_daemon.core.evidence import EProcess
+from sid_daemon.core.measuring.evidence import EProcess
 
 TARGET = Path(__file__).parents[2] / "docs/images/measurement-purse.svg"
 PAIRS = 40

@@ -13,8 +13,9 @@ from statistics import NormalDist, fmean, median, variance
 from typing import Protocol, cast
 
 from benchmarks.measurement.worlds import World
-from sid_daemon.core import calibration
-from sid_daemon.core.selection import (
+from sid_daemon.core.measuring import calibration
+from sid_daemon.core.measuring.selection import begin, decide
+from sid_daemon.core.measuring.words import (
     Ask,
     AskMerge,
     AskRun,
@@ -24,8 +25,6 @@ from sid_daemon.core.selection import (
     Policy,
     SelectionHistory,
     Verdict,
-    begin,
-    decide,
 )
 
 

@@ -5,7 +5,7 @@
     python benchmarks/measurement/simulate.py --only false-merges --rule ours --rounds 2000 --trace runs.txt
     python benchmarks/measurement/simulate.py --only false-merges --model 'gaussian 1 %' --model 'trace sort-wall'
 
-The project's rule is the project's own code (`sid_daemon.core.selection`), driven run by run. Rates stand with
+The project's rule is the project's own code (`sid_daemon.core.measuring.selection`), driven run by run. Rates stand with
 their 95 % interval (Wilson). The traces in `traces/` are noise models, too, and so is one that `--trace` names: a file of
 scores of one tree, one a line, in the order in which they were measured.
 """
@@ -27,7 +27,7 @@ if __package__ in {None, ""}:  # run as a script
 
 from benchmarks.measurement.rules import Greedy, MedianOf, Omc, Ours, Rule, Welch
 from benchmarks.measurement.worlds import MODELS, Noise, World, gaussian
-from sid_daemon.core.selection import Policy
+from sid_daemon.core.measuring.words import Policy
 
 TRACES = Path(__file__).parent / "traces"
 CAMPAIGN = 20  # rounds of one run: long enough for a remembered best to creep

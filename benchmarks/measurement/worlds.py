@@ -11,7 +11,7 @@ import math
 import random
 from collections.abc import Callable, Iterator
 
-from sid_daemon.core.selection import RunResult
+from sid_daemon.core.measuring.words import RunResult
 
 Noise = Callable[[random.Random], Iterator[float]]
 

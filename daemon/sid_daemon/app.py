@@ -38,8 +38,8 @@ from sid_protocol.errors import Refused
 
 if TYPE_CHECKING:
     from sid_daemon.assembly import Assembly
-    from sid_daemon.host import Host
     from sid_daemon.rpc.connection import Call
+    from sid_daemon.runs.host import Host
     from sid_daemon.tools import Tools
 
 log = structlog.get_logger("sid")

@@ -14,25 +14,25 @@ from pathlib import Path
 
 import trio
 
-from sid_actors import scratch
 from sid_actors.backends.anthropic_api import Service
-from sid_actors.process import prepare_jobs, release_jobs
+from sid_actors.jobs import scratch
+from sid_actors.jobs.process import prepare_jobs, release_jobs
 from sid_actors.workbench import etc
 from sid_actors.workbench.machine import MachineLock, lock_path
 from sid_daemon import config
 from sid_daemon.about import About
-from sid_daemon.announcing import Emit
-from sid_daemon.charts import Charts
 from sid_daemon.daemon_settings import DaemonSettings
-from sid_daemon.hands import MakeRunConductor
-from sid_daemon.host import Host
 from sid_daemon.logs import Logs
-from sid_daemon.retelling import tell_what_is_missing
 from sid_daemon.rpc.answers import Answers
 from sid_daemon.rpc.lesson_methods import LessonMethods
 from sid_daemon.rpc.log_methods import LogMethods
 from sid_daemon.rpc.methods import Methods
 from sid_daemon.rpc.reporting import LocalReports
+from sid_daemon.runs.announcing import Emit
+from sid_daemon.runs.charts import Charts
+from sid_daemon.runs.hands import MakeRunConductor
+from sid_daemon.runs.host import Host
+from sid_daemon.runs.retelling import tell_what_is_missing
 from sid_daemon.setup.agents import SetupAgents
 from sid_daemon.setup.intake import Intake
 from sid_daemon.setup.site import Machine, OpenLocalSite

@@ -20,8 +20,8 @@ from typing import Any, Literal
 
 import trio
 
-from sid_actors import cgroup
 from sid_actors.backends.local.lint import find_ruff
+from sid_actors.jobs import cgroup
 from sid_actors.workbench.sandbox import probe_bwrap
 from sid_daemon.daemon_settings import read_daemon_settings
 from sid_protocol import locations

@@ -12,12 +12,13 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from sid_actors.process import JobLimits, JobSpec, run_job
+from sid_actors.jobs.job import JobLimits, JobSpec
+from sid_actors.jobs.process import run_job
 from sid_daemon.core.state import RunState
 from sid_daemon.report.chart import NO_LIBRARY
 from sid_daemon.report.series import Subject
 from sid_daemon.report.text import gained
-from sid_daemon.runstore import RunStore
+from sid_daemon.runs.runstore import RunStore
 from sid_protocol.errors import SidError
 
 DEADLINE_S = 60.0

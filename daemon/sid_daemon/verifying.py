@@ -15,8 +15,8 @@ from pathlib import Path
 
 import trio
 
-from sid_actors.git_facts import GitFacts, read_facts
-from sid_actors.repository import discover
+from sid_actors.git.facts import GitFacts, read_facts
+from sid_actors.git.repository import discover
 from sid_daemon.core import verify
 from sid_daemon.core.run import step
 from sid_daemon.core.state import RunState
@@ -30,8 +30,8 @@ from sid_daemon.layout import (
     of_round,
     report_path,
 )
-from sid_daemon.runstore import ALWAYS_THERE, RunStore
-from sid_daemon.states import dump_state, fold
+from sid_daemon.runs.runstore import ALWAYS_THERE, RunStore
+from sid_daemon.runs.states import dump_state, fold
 from sid_daemon.store.documents import LISTS, documents_as, render_pieces
 from sid_daemon.store.journal import Journal
 from sid_protocol.errors import StoreError

@@ -11,9 +11,8 @@ from typing import Any
 import psutil
 import pytest
 
-from sid_actors import containment, procfs
-from sid_actors.job import Mount
-from sid_actors.process import JobSpec
+from sid_actors.jobs import containment, procfs
+from sid_actors.jobs.job import JobSpec, Mount
 from sid_actors.workbench import sandbox as sandbox_module
 from sid_actors.workbench.sandbox import Sandbox
 from sid_actors.workbench.toolchain import Toolchain, find_toolchain

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from sid_actors.actor import WorkRegistry
-from sid_actors.bench_actor import BenchActor
+from sid_actors.roles.bench import BenchActor
 from sid_actors.workbench.base import ALONE, BenchRun, CommandRun, Company
 from sid_protocol.commands import Measure, RunGuards
 from sid_protocol.errors import BenchmarkError

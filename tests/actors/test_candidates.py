@@ -14,9 +14,9 @@ import trio
 
 from sid_actors.backends.command import CommandBackend
 from sid_actors.backends.local.adapter import LocalBackend
-from sid_actors.executor import Executor, collect
-from sid_actors.planner import Planner
-from sid_actors.repository import discover
+from sid_actors.git.repository import discover
+from sid_actors.roles.executor import Executor, collect
+from sid_actors.roles.planner import Planner
 from sid_actors.supervisor import ChildSpec, Supervisor
 from sid_actors.turnstile import Turnstile
 from sid_actors.workbench.local import LocalWorkbench

@@ -16,8 +16,9 @@ import trio.testing
 
 from sid_actors.activity import ActivityLog
 from sid_actors.backends.base import Answer, Turn
-from sid_actors.backends.command import CommandBackend, check_agent_command
+from sid_actors.backends.command import CommandBackend
 from sid_actors.backends.parse import parse_plan
+from sid_actors.backends.visible import check_agent_command
 from sid_actors.turnstile import Turnstile
 from sid_actors.workbench.sandbox import Sandbox
 from sid_protocol.errors import BackendError, SettingsInvalid

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from sid_actors import cgroup, containment, process
-from sid_actors.process import JobLimits, prepare_jobs, run_job
+from sid_actors.jobs import cgroup, containment, process
+from sid_actors.jobs.job import JobLimits
+from sid_actors.jobs.process import prepare_jobs, run_job
 from tests.actors.job_cases import BOXES, alive_in, make_spec
 
 pytestmark = pytest.mark.usefixtures("real_process")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sid_actors.process import JobResult, run_job
+from sid_actors.jobs.job import JobResult
+from sid_actors.jobs.process import run_job
 from sid_actors.workbench import etc
 from sid_actors.workbench.etc import EtcCopies
 from tests.actors.job_cases import make_sandbox, make_spec, need_sandbox

@@ -12,9 +12,9 @@ import pytest
 import trio
 
 from sid_actors.actor import WorkRegistry
-from sid_actors.git_actor import GitActor
-from sid_actors.git_master import GitMaster
-from sid_actors.repository import discover
+from sid_actors.git.master import GitMaster
+from sid_actors.git.repository import discover
+from sid_actors.roles.git import GitActor
 from sid_actors.workbench.local import LocalWorkbench
 from sid_protocol.commands import AdvanceBranch, BuildMerge, CloseRound
 from sid_protocol.events import (

@@ -19,8 +19,8 @@ import psutil
 import pytest
 import trio
 
-from sid_actors import containment, process
-from sid_actors.process import run_job
+from sid_actors.jobs import containment, process
+from sid_actors.jobs.process import run_job
 from tests.actors.job_cases import make_spec, need_sandbox, strays
 from tests.conftest import Spawn
 
@@ -34,7 +34,7 @@ AGENT = "echo ran >> ran; setsid sleep 600 & (setsid sleep 600 &); sleep 600"
 DAEMONS = """
 import os, sys, trio
 from pathlib import Path
-from sid_actors import process
+from sid_actors.jobs import process
 from tests.actors.job_cases import make_spec
 process._set_up = process._SetUp(sys.argv[2])
 spec = make_spec(Path(sys.argv[1]), sys.argv[3], box="sandboxed")

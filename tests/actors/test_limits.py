@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sid_actors.job import JobLimits
-from sid_actors.limits import blame, limits_of
-from sid_actors.overload import DiskRoom
-from sid_actors.process import run_job
+from sid_actors.jobs.job import JobLimits
+from sid_actors.jobs.limits import blame, limits_of
+from sid_actors.jobs.overload import DiskRoom
+from sid_actors.jobs.process import run_job
 from sid_protocol.settings import Limits
 from tests.actors.job_cases import BOXES, alive_in, make_spec
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sid_actors.output import LINE_LIMIT_BYTES, Capture, Captured
+from sid_actors.jobs.output import LINE_LIMIT_BYTES, Capture, Captured
 
 
 @given(st.lists(st.binary(max_size=40)), st.integers(0, 33))

@@ -16,8 +16,9 @@ import psutil
 import pytest
 import trio
 
-from sid_actors import containment, procfs
-from sid_actors.process import JobHandle, JobLimits, JobStartError, run_job
+from sid_actors.jobs import containment, procfs
+from sid_actors.jobs.job import JobHandle, JobLimits, JobStartError
+from sid_actors.jobs.process import run_job
 from tests.actors.job_cases import BOXES, alive_in, make_sandbox, make_spec, need_sandbox
 from tests.conftest import Spawn
 
@@ -367,7 +368,7 @@ async def test_a_snapshot_shows_what_the_processes_wait_for(short_dir: Path, box
 
 DAEMON = """
 import sys, trio
-from sid_actors import process
+from sid_actors.jobs import process
 from tests.actors.job_cases import make_spec
 from pathlib import Path
 process._set_up = process._SetUp(sys.argv[3])

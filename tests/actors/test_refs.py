@@ -7,7 +7,7 @@ import sys
 
 import pygit2
 
-from sid_actors import refs
+from sid_actors.git import refs
 from tests.conftest import MakeRepo
 
 

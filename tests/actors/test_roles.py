@@ -11,16 +11,16 @@ import pytest
 import trio
 
 from sid_actors.actor import WorkRegistry
-from sid_actors.architect import Architect
 from sid_actors.backends.base import Answer, Turn
-from sid_actors.critic import Critic
-from sid_actors.executor import Executor
 from sid_actors.fences import fenced
 from sid_actors.naming import naming
-from sid_actors.planner import Planner
 from sid_actors.prompting import HISTORY_LIMIT, MEMORY_LIMIT, compose, focus, preferred_family
-from sid_actors.researcher import Researcher
-from sid_actors.roles import RoleActor
+from sid_actors.roles.architect import Architect
+from sid_actors.roles.critic import Critic
+from sid_actors.roles.executor import Executor
+from sid_actors.roles.planner import Planner
+from sid_actors.roles.researcher import Researcher
+from sid_actors.roles.role import RoleActor
 from sid_actors.track import Attempt
 from sid_actors.workbench.base import Collected
 from sid_protocol.commands import AdvisePlan, AgentCommand, DraftPlan, JudgePlan, Research, RunPlan, role_of

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sid_actors import containment, procfs
-from sid_actors.job import Mount
-from sid_actors.process import JobResult, run_job
+from sid_actors.jobs import containment, procfs
+from sid_actors.jobs.job import JobResult, Mount
+from sid_actors.jobs.process import run_job
 from sid_actors.workbench import sandbox as sandbox_module
 from sid_actors.workbench.sandbox import Sandbox, probe_bwrap
 from sid_actors.workbench.toolchain import find_toolchain

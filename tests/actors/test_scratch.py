@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sid_actors import scratch
+from sid_actors.jobs import scratch
 
 
 @pytest.fixture(autouse=True)

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import trio
 
-from sid_actors import spawner
-from sid_actors.spawner import Program, by_libc, by_subprocess, in_thread
+from sid_actors.jobs import spawner
+from sid_actors.jobs.spawner import Program, by_libc, by_subprocess, in_thread
 
 pytestmark = pytest.mark.usefixtures("short_dir")
 needs_libc = pytest.mark.skipif(not spawner.can_close_others(), reason="this C library cannot close others")

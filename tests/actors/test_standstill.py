@@ -8,7 +8,8 @@ from typing import Any
 import trio
 import trio.testing
 
-from sid_actors.process import JobHandle, JobResult, JobSpec, run_job
+from sid_actors.jobs.job import JobHandle, JobResult, JobSpec
+from sid_actors.jobs.process import run_job
 from sid_actors.standstill import AgentClock, Standstill
 
 HANG_S = 60.0

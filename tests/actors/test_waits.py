@@ -10,7 +10,8 @@ import trio
 
 from sid_actors.activity import QUIET_S, ActivityLog, what_they_wait_in
 from sid_actors.backends.enclose import watch
-from sid_actors.process import JobHandle, JobSpec, run_job
+from sid_actors.jobs.job import JobHandle, JobSpec
+from sid_actors.jobs.process import run_job
 from sid_actors.waits import words
 
 LIMIT_S = 30.0

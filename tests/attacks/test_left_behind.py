@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sid_actors import overload
-from sid_actors.trees import FILE, LINK
+from sid_actors.git.trees import FILE, LINK
+from sid_actors.jobs import overload
 from sid_actors.workbench import deleting, disk, edits
 from sid_actors.workbench.seal import may_be_checked_out
 from tests.actors.workbench.conftest import OpenBay, open_bay

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sid_actors.repository import tracked_links
+from sid_actors.git.repository import tracked_links
 from tests.conftest import MakeRepo
 from tests.e2e.conftest import world
 from tests.e2e.harness import SEALED_BENCHMARK, World

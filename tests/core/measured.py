@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from pydantic import TypeAdapter
 
-from sid_daemon.core.selection import (
+from sid_daemon.core.measuring.selection import begin, next_ask, on_merge, on_run
+from sid_daemon.core.measuring.words import (
     Ask,
     AskHoldout,
     AskMerge,
@@ -17,10 +18,6 @@ from sid_daemon.core.selection import (
     Selection,
     SelectionHistory,
     Verdict,
-    begin,
-    next_ask,
-    on_merge,
-    on_run,
 )
 
 STORED = TypeAdapter(Selection)

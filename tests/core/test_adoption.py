@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sid_daemon.core.adoption import Change, announced, by_hand
-from sid_daemon.core.milestones import Standing, standing, table
+from sid_daemon.core.longterm.milestones import Standing, standing, table
 from sid_protocol.commands import AnyCommand, PrepareRound
 from sid_protocol.events import AnyEvent, ConfigChanged, RoundPrepared, RunStopped, StopRequested
 from sid_protocol.settings import Measurement, Settings

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from pydantic import TypeAdapter
 
-from sid_daemon.core.audit import Audit, Audited, headline, next_ask
+from sid_daemon.core.longterm.audit import Audit, Audited, headline, next_ask
 from sid_daemon.report.text import status_notes, summary_text
 from sid_daemon.rpc.live_rows import actor_rows
 from sid_protocol.commands import Measure

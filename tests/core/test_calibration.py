@@ -7,8 +7,8 @@ import math
 import pytest
 from pydantic import TypeAdapter
 
-from sid_daemon.core.calibration import Calibrated, Calibration, next_ask, on_run
-from sid_daemon.core.selection import AskRun, RunResult
+from sid_daemon.core.measuring.calibration import Calibrated, Calibration, next_ask, on_run
+from sid_daemon.core.measuring.words import AskRun, RunResult
 
 STORED = TypeAdapter(Calibration)
 

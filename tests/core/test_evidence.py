@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sid_daemon.core.dice import coin, shuffled, word
-from sid_daemon.core.evidence import (
+from sid_daemon.core.measuring.dice import coin, shuffled, word
+from sid_daemon.core.measuring.evidence import (
     EProcess,
     Scale,
     beats,

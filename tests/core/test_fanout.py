@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from sid_daemon.core.fanout import Angle, angles, merged
+from sid_daemon.core.rounds.fanout import Angle, angles, merged
 from sid_protocol.commands import AnyCommand, Research
 from sid_protocol.events import AgentFailed, AgentKilled, AnyEvent, BriefDone
 from sid_protocol.records import BriefAnswer

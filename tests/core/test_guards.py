@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sid_daemon.core.learning import sightings
+from sid_daemon.core.longterm.learning import sightings
 from sid_protocol.commands import RunPlan
 from sid_protocol.events import AgentFailed, GuardResult, GuardsDone
 from tests.core.play import Play, World, played, scripted

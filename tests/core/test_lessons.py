@@ -9,9 +9,9 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from sid_daemon.core import learning, lessons
-from sid_daemon.core.lessons import IN_FORCE_LIMIT, Book, Key, Sighting, parse_key
-from sid_daemon.states import dump_state, load_state
+from sid_daemon.core.longterm import learning, lessons
+from sid_daemon.core.longterm.lessons import IN_FORCE_LIMIT, Book, Key, Sighting, parse_key
+from sid_daemon.runs.states import dump_state, load_state
 from sid_protocol.commands import AnyCommand, RunPlan
 from sid_protocol.events import (
     AnyEvent,

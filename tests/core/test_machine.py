@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 )
 from pydantic import TypeAdapter
 
-from sid_daemon.core import review
+from sid_daemon.core.rounds import review
 from sid_daemon.core.run import step
 from sid_daemon.core.state import ACTIVE, ENDED, RunState
 from sid_protocol.commands import (

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from benchmarks.measurement.rules import Ours
 from benchmarks.measurement.worlds import MODELS, World, gaussian
-from sid_daemon.core.selection import (
+from sid_daemon.core.describe import describe
+from sid_daemon.core.measuring.selection import next_ask
+from sid_daemon.core.measuring.words import (
     Ask,
     AskMerge,
     AskRun,
@@ -25,8 +27,6 @@ from sid_daemon.core.selection import (
     Selection,
     SelectionHistory,
     Verdict,
-    describe,
-    next_ask,
 )
 from tests.core.measured import STORED, Bench, Table, run, selection
 

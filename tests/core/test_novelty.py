@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sid_daemon.core.novelty import MOST_TRIES, Tried, patch_tried, plan_digest, plan_tried
+from sid_daemon.core.rounds.novelty import MOST_TRIES, Tried, patch_tried, plan_digest, plan_tried
 from sid_daemon.core.run import step
 from sid_daemon.core.state import RunState
 from sid_protocol.commands import AnyCommand, Measure, RunPlan

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from sid_daemon.core.review import POINTS, RuleContext, absent_advice, apply_rules, bind, hypothesis_count
+from sid_daemon.core.rounds.review import (
+    POINTS,
+    RuleContext,
+    absent_advice,
+    apply_rules,
+    bind,
+    hypothesis_count,
+)
 from sid_protocol.events import AgentFailed
 from sid_protocol.records import CriticReview, ExpectedOutcome, Plan, PlanStep
 from sid_protocol.settings import Scope

@@ -9,18 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sid_daemon.core.selection import (
-    Candidate,
-    GuardRule,
-    MergeResult,
-    RunResult,
-    SelectionHistory,
-    begin,
-    describe,
-    next_ask,
-    on_merge,
-    on_run,
-)
+from sid_daemon.core.describe import describe
+from sid_daemon.core.measuring.selection import begin, next_ask, on_merge, on_run
+from sid_daemon.core.measuring.words import Candidate, GuardRule, MergeResult, RunResult, SelectionHistory
 from tests.core.measured import Bench, candidates, policy, run, selection
 
 MERGED_BEFORE = SelectionHistory(merges=1, determinism_checked=True)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sid_daemon.core import stopping
-from sid_daemon.core.selection import SelectionHistory
+from sid_daemon.core.measuring.words import SelectionHistory
 from sid_daemon.core.state import RunState, Spent
 from sid_protocol.settings import Budget, Measurement, Settings
 from tests.core.play import Play, World

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from sid_actors.workbench.base import CommandRun
-from sid_daemon.core.calibration import Calibrated
+from sid_daemon.core.measuring.calibration import Calibrated
 from sid_daemon.redaction import Redactor
 from sid_daemon.replay.recorder import Recorder
-from sid_daemon.runstore import RunStore
+from sid_daemon.runs.runstore import RunStore
 from sid_daemon.setup.baseline import advice_of, record_creation
 from sid_protocol.settings import Settings
 from tests.core.play import created

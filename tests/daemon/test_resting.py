@@ -10,14 +10,14 @@ import pytest
 import trio
 
 from sid_actors.workbench.machine import MachineLock
-from sid_daemon.charts import Charts
 from sid_daemon.core.run import step
 from sid_daemon.core.state import RunState
-from sid_daemon.host import Host
 from sid_daemon.logs import Logs
 from sid_daemon.redaction import Redactor
 from sid_daemon.rpc.resting import Resting
-from sid_daemon.runstore import RunStore
+from sid_daemon.runs.charts import Charts
+from sid_daemon.runs.host import Host
+from sid_daemon.runs.runstore import RunStore
 from sid_daemon.store.registry import KnownRun, Registry
 from sid_daemon.store.views import project
 from sid_protocol.settings import Settings

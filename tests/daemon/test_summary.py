@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sid_daemon.core.audit import Audited
-from sid_daemon.core.measuring import SelectionHistory
+from sid_daemon.core.longterm.audit import Audited
+from sid_daemon.core.measuring.words import SelectionHistory
 from sid_daemon.core.state import RunState, Spent
 from sid_daemon.core.wording import one_line
 from sid_daemon.figures import difference, improvement, percentage, signed

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sid_actors import refs
+from sid_actors.git import refs
 from sid_actors.workbench import deleting, pool, registration
 from sid_daemon.main import main
 from sid_daemon.store import shown

@@ -17,7 +17,7 @@ from pathlib import Path
 import trio
 
 from sid_daemon.core.run import step
-from sid_daemon.runstore import RunStore
+from sid_daemon.runs.runstore import RunStore
 from sid_daemon.store.views import project
 from sid_protocol.events import RoundClosed
 from sid_protocol.settings import Settings

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from sid_daemon.runstore import RunStore
+from sid_daemon.runs.runstore import RunStore
 from sid_daemon.store.journal import Journal
 from tests.faults.harness import TOP
 from tests.faults.power import TRACED, Disk

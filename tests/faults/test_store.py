@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from sid_daemon.layout import RAW_DATA, RESULTS
-from sid_daemon.runstore import RunStore
-from sid_daemon.states import FOLDED_MOST, STATE_VERSION, dump_state
+from sid_daemon.runs.runstore import RunStore
+from sid_daemon.runs.states import FOLDED_MOST, STATE_VERSION, dump_state
 from sid_daemon.store.documents import direction_entry, render_list
 from sid_daemon.store.journal import SCHEMA, Batch, Journal
 from sid_daemon.store.registry import Registry

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import trio
 
-from sid_actors.repository import discover
+from sid_actors.git.repository import discover
 from sid_daemon.core.state import RunState
 from sid_daemon.redaction import Redactor
 from sid_daemon.replay.recorder import Recorder
@@ -24,9 +24,9 @@ from sid_daemon.replay.recording import Recording, read_recording
 from sid_daemon.replay.redo import Redo
 from sid_daemon.replay.replayer import Replayer, end_of
 from sid_daemon.replay.tracks import created_again
-from sid_daemon.runstore import RunStore
+from sid_daemon.runs.runstore import RunStore
+from sid_daemon.runs.states import fold
 from sid_daemon.setup.baseline import record_creation
-from sid_daemon.states import fold
 from sid_daemon.store.journal import Batch, Journal
 from sid_protocol.errors import RecordingBroken
 from sid_protocol.events import RunCreated, RunStarted, parse_event

@@ -28,7 +28,7 @@ from sid_actors.backends.prefixes import Prefixes
 from sid_actors.backends.purse import Purse
 from sid_actors.backends.reply import BrokenStreamError
 from sid_actors.backends.toolbox import Toolbox
-from sid_actors.overload import room_in
+from sid_actors.jobs.overload import room_in
 from sid_protocol.prices import Price, price_of
 
 CONNECT_S = 15.0

@@ -18,21 +18,19 @@ from pathlib import Path
 
 import trio
 
-from sid_actors import scratch
 from sid_actors.activity import ActivityLog
 from sid_actors.backends.base import Answer, Turn
 from sid_actors.backends.enclose import Enclose, run_watched
 from sid_actors.backends.stream import StreamReader
-from sid_actors.backends.visible import AgentProgram, agent_paths, check_agent_command, resolve_command
-from sid_actors.limits import blame, limits_of
+from sid_actors.backends.visible import AgentProgram, agent_paths, resolve_command
+from sid_actors.jobs import scratch
+from sid_actors.jobs.job import Enclosure, JobResult, JobSpec, JobStartError
+from sid_actors.jobs.limits import blame, limits_of
+from sid_actors.jobs.overload import room_in
 from sid_actors.naming import naming
-from sid_actors.overload import room_in
-from sid_actors.process import Enclosure, JobResult, JobSpec, JobStartError
 from sid_actors.turnstile import Turnstile
 from sid_protocol.errors import BackendError, WorktreeFull
 from sid_protocol.settings import Settings
-
-__all__ = ["CommandBackend", "check_agent_command"]
 
 PASSED_ON = ("PATH", "HOME", "LANG", "TERM", "USER")
 """All that an agent gets of the daemon's environment, besides what `agent_env` names."""

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 import trio
 
 from sid_actors.activity import ActivityLog
-from sid_actors.job import Mount
-from sid_actors.process import Enclosure, JobHandle, JobResult, JobSpec, OnOutput, run_job
+from sid_actors.jobs.job import Enclosure, JobHandle, JobResult, JobSpec, Mount
+from sid_actors.jobs.process import OnOutput, run_job
 from sid_protocol.errors import WorldError
 
 

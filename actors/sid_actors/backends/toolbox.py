@@ -19,9 +19,10 @@ from sid_actors.backends.base import Turn
 from sid_actors.backends.command import PASSED_ON
 from sid_actors.backends.confined import Confined, ToolError
 from sid_actors.backends.enclose import Enclose, watch
-from sid_actors.limits import blame, limits_of
-from sid_actors.overload import DiskRoom
-from sid_actors.process import Enclosure, JobResult, JobSpec, run_job
+from sid_actors.jobs.job import Enclosure, JobResult, JobSpec
+from sid_actors.jobs.limits import blame, limits_of
+from sid_actors.jobs.overload import DiskRoom
+from sid_actors.jobs.process import run_job
 from sid_protocol.errors import WorldError
 
 RESULT_LIMIT = 20_000

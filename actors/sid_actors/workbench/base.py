@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from sid_actors.job import Mount
+from sid_actors.jobs.job import Mount
 from sid_protocol.records import Category
 from sid_protocol.settings import Settings
 

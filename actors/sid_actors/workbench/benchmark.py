@@ -19,13 +19,13 @@ from pathlib import Path
 
 import trio
 
-from sid_actors.job import Mount
-from sid_actors.limits import blame, limits_of
-from sid_actors.overload import room_in
-from sid_actors.process import JobResult, JobSpec, JobStartError, run_job
-from sid_actors.repository import RepoInfo
+from sid_actors.git.repository import RepoInfo
+from sid_actors.git.trees import changes, open_repository, tree_of, with_changes
+from sid_actors.jobs.job import JobResult, JobSpec, JobStartError, Mount
+from sid_actors.jobs.limits import blame, limits_of
+from sid_actors.jobs.overload import room_in
+from sid_actors.jobs.process import run_job
 from sid_actors.standstill import AgentClock, Standstill
-from sid_actors.trees import changes, open_repository, tree_of, with_changes
 from sid_actors.workbench import searching
 from sid_actors.workbench.base import ALONE, BenchRun, CommandRun, Company
 from sid_actors.workbench.local import known_seal

@@ -21,10 +21,10 @@ from pathlib import Path
 import structlog
 import trio
 
-from sid_actors import refs
+from sid_actors.git import refs
+from sid_actors.git.repository import RepoInfo, metadata_lock
+from sid_actors.git.trees import open_repository
 from sid_actors.naming import naming
-from sid_actors.repository import RepoInfo, metadata_lock
-from sid_actors.trees import open_repository
 from sid_actors.workbench import deleting, disk, pool, registration
 from sid_actors.workbench.kept import KeptTree, KeptTrees
 from sid_protocol.errors import GitError, WorldError

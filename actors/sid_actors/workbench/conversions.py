@@ -15,8 +15,8 @@ from pathlib import Path
 import pygit2
 import trio
 
-from sid_actors.gitcli import git
-from sid_actors.trees import GITLINK, files, open_repository
+from sid_actors.git.cli import git
+from sid_actors.git.trees import GITLINK, files, open_repository
 
 ATTRIBUTES = ".gitattributes"
 _WORDS = (b"eol", b"crlf", b"ident", b"filter", b"encoding")

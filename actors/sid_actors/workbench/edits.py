@@ -17,8 +17,8 @@ from typing import Protocol
 import pygit2
 import trio
 
-from sid_actors.gitcli import DEADLINE_S, OUTPUT_MB, GitOutput, GitPrintedTooMuch, GitTimedOut, git
-from sid_actors.trees import GITLINK, LINK, Entry, files, lookup, open_repository, tree_of
+from sid_actors.git.cli import DEADLINE_S, OUTPUT_MB, GitOutput, GitPrintedTooMuch, GitTimedOut, git
+from sid_actors.git.trees import GITLINK, LINK, Entry, files, lookup, open_repository, tree_of
 from sid_actors.workbench import disk
 from sid_actors.workbench.checkouts import Worktree
 from sid_actors.workbench.conversions import ATTRIBUTES

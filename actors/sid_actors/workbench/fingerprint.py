@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import pygit2
 
-from sid_actors.trees import GITLINK, LINK, Change, Entry, content, open_repository
+from sid_actors.git.trees import GITLINK, LINK, Change, Entry, content, open_repository
 from sid_actors.workbench.pysyntax import parsed
 
 _PARSED_LIMIT_BYTES = 256_000

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import pygit2
 
-from sid_actors.trees import GITLINK, LINK, Change, Entry, content, open_repository
+from sid_actors.git.trees import GITLINK, LINK, Change, Entry, content, open_repository
 from sid_actors.workbench.detectors import Case, FileChange, detect, sorted_out
 from sid_actors.workbench.seal import Refusal, Seal
 from sid_actors.workbench.steering import steered

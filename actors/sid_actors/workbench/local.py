@@ -17,11 +17,20 @@ from pathlib import Path
 import pygit2
 import trio
 
-from sid_actors import refs
-from sid_actors.gitcli import git
-from sid_actors.job import Mount
-from sid_actors.repository import RepoInfo
-from sid_actors.trees import GITLINK, Change, Entry, changes, files, open_repository, tree_of, with_changes
+from sid_actors.git import refs
+from sid_actors.git.cli import git
+from sid_actors.git.repository import RepoInfo
+from sid_actors.git.trees import (
+    GITLINK,
+    Change,
+    Entry,
+    changes,
+    files,
+    open_repository,
+    tree_of,
+    with_changes,
+)
+from sid_actors.jobs.job import Mount
 from sid_actors.workbench.base import Collected
 from sid_actors.workbench.checkouts import Checkouts, Worktree
 from sid_actors.workbench.edits import (

@@ -15,9 +15,10 @@ import pygit2
 import trio
 from pygit2.enums import FileMode
 
-from sid_actors.gitcli import git
-from sid_actors.process import JobLimits, JobResult, JobSpec, run_job
-from sid_actors.trees import GITLINK, Change, Entry, changes, files, lookup, open_repository, tree_of
+from sid_actors.git.cli import git
+from sid_actors.git.trees import GITLINK, Change, Entry, changes, files, lookup, open_repository, tree_of
+from sid_actors.jobs.job import JobLimits, JobResult, JobSpec
+from sid_actors.jobs.process import run_job
 from sid_actors.workbench import deleting, disk
 from sid_actors.workbench.conversions import ATTRIBUTES, Conversion, Conversions
 from sid_actors.workbench.submodules import fill_submodules

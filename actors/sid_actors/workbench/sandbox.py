@@ -21,8 +21,8 @@ from pathlib import Path
 
 import trio
 
-from sid_actors import scratch
-from sid_actors.job import Mount
+from sid_actors.jobs import scratch
+from sid_actors.jobs.job import Mount
 from sid_actors.workbench.etc import etc_flags
 
 # Programs and libraries; the last two are where NixOS and Guix keep everything.

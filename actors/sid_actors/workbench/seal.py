@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sid_actors.trees import GITLINK, LINK, Change
+from sid_actors.git.trees import GITLINK, LINK, Change
 from sid_actors.workbench.patterns import covers, fold, literal, matches
 from sid_actors.workbench.words import named_paths
 from sid_protocol.records import Category

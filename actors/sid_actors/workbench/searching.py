@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 
-from sid_actors.process import JobLimits, JobResult, JobSpec, run_job
+from sid_actors.jobs.job import JobLimits, JobResult, JobSpec
+from sid_actors.jobs.process import run_job
 from sid_actors.workbench import matching
 from sid_actors.workbench.scoring import REGEX_PREFIX, ScoreFault
 from sid_protocol.errors import BenchmarkError

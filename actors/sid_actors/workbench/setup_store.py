@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from sid_actors.trees import files, open_repository, tree_of
+from sid_actors.git.trees import files, open_repository, tree_of
 from sid_actors.workbench import deleting, disk
 from sid_actors.workbench.words import named_paths
 from sid_protocol.errors import REFUSED, BenchmarkError

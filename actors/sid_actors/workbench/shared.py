@@ -17,11 +17,11 @@ from pathlib import Path
 
 import trio
 
-from sid_actors.job import Mount
-from sid_actors.limits import blame, limits_of
-from sid_actors.overload import room_in
-from sid_actors.process import JobResult, JobSpec, JobStartError, run_job
-from sid_actors.repository import RepoInfo
+from sid_actors.git.repository import RepoInfo
+from sid_actors.jobs.job import JobResult, JobSpec, JobStartError, Mount
+from sid_actors.jobs.limits import blame, limits_of
+from sid_actors.jobs.overload import room_in
+from sid_actors.jobs.process import run_job
 from sid_actors.workbench import pool
 from sid_actors.workbench.machine import MachineLock
 from sid_actors.workbench.sandbox import Sandbox

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import trio
 
-from sid_actors.gitcli import git
-from sid_actors.trees import GITLINK, files, open_repository, tree_of
+from sid_actors.git.cli import git
+from sid_actors.git.trees import GITLINK, files, open_repository, tree_of
 from sid_actors.workbench import deleting
 from sid_protocol.errors import GitError, Refused
 

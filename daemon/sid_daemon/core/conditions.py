@@ -10,7 +10,7 @@ Part of `step`; pure. Called by whoever asks for a run: `execution`, `tournament
 
 from __future__ import annotations
 
-from sid_daemon.core.measuring import RunResult
+from sid_daemon.core.measuring.words import RunResult
 from sid_daemon.core.state import RunState
 from sid_protocol.commands import Measure
 from sid_protocol.events import RunMeasured

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from sid_daemon.core.selection import SelectionHistory
+from sid_daemon.core.measuring.words import SelectionHistory
 from sid_daemon.core.state import RunState
 from sid_protocol.events import RunCreated
 from sid_protocol.settings import Settings

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from sid_daemon.core.measuring import Verdict
+from sid_daemon.core.measuring.words import Verdict
 from sid_daemon.core.wording import bounds, percent, rounded_up
 
 _LETTERS = 26

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from sid_daemon.core.lessons import promoted_by_runs
+from sid_daemon.core.longterm.lessons import promoted_by_runs
 from sid_daemon.core.wording import one_line
 
 NodeStatus = Literal["passed", "failed", "hard_cap", "aborted"]

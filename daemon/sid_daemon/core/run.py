@@ -13,12 +13,14 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from sid_daemon.core import execution, learning, milestones, planning, stopping, stragglers, tournament
-from sid_daemon.core import round as rounds
+from sid_daemon.core import stopping, stragglers
 from sid_daemon.core.adoption import announced
 from sid_daemon.core.creation import create, learnt, recreate
-from sid_daemon.core.evidence import median_interval
-from sid_daemon.core.session import AA_KEPT
+from sid_daemon.core.longterm import learning, milestones
+from sid_daemon.core.measuring.evidence import median_interval
+from sid_daemon.core.measuring.session import AA_KEPT
+from sid_daemon.core.rounds import execution, planning, tournament
+from sid_daemon.core.rounds import round as rounds
 from sid_daemon.core.state import ACTIVE, RunState
 from sid_daemon.core.turn import Turn
 from sid_protocol.commands import (

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from sid_daemon.core.audit import Audit, Audited
-from sid_daemon.core.fanout import Angle
-from sid_daemon.core.lessons import Book
-from sid_daemon.core.milestones import Standing
-from sid_daemon.core.novelty import Tried
-from sid_daemon.core.selection import RunResult, Selection, SelectionHistory, Verdict
+from sid_daemon.core.longterm.audit import Audit, Audited
+from sid_daemon.core.longterm.lessons import Book
+from sid_daemon.core.longterm.milestones import Standing
+from sid_daemon.core.measuring.words import RunResult, Selection, SelectionHistory, Verdict
+from sid_daemon.core.rounds.fanout import Angle
+from sid_daemon.core.rounds.novelty import Tried
 from sid_protocol.commands import AnyCommand
 from sid_protocol.events import RunLessons
 from sid_protocol.records import (

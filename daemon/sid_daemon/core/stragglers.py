@@ -7,8 +7,9 @@ Part of the round machine; pure. The reason is `classify`'s; when a round is blo
 
 from __future__ import annotations
 
-from sid_daemon.core import deadlines, execution, planning
+from sid_daemon.core import deadlines
 from sid_daemon.core.classify import classify
+from sid_daemon.core.rounds import execution, planning
 from sid_daemon.core.turn import Turn
 from sid_protocol.commands import (
     AdvisePlan,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from sid_daemon.core.evidence import Interval
+from sid_daemon.core.measuring.evidence import Interval
 
 # Relative to a score near zero a percentage says nothing; a number this long would only be misread.
 _LARGEST_SHOWN = 10.0

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sid_actors.backends.visible import agent_paths, resolve_command
-from sid_actors.job import JobLimits, JobResult, JobSpec
-from sid_actors.process import run_job
+from sid_actors.jobs.job import JobLimits, JobResult, JobSpec
+from sid_actors.jobs.process import run_job
 from sid_actors.workbench.sandbox import Sandbox
 from sid_actors.workbench.toolchain import Toolchain, find_toolchain
 from sid_daemon.nodes.folder import NodeFolder, RunFolder

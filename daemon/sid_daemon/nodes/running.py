@@ -15,7 +15,7 @@ from pathlib import Path
 
 import trio
 
-from sid_actors.job import JobResult, JobStartError
+from sid_actors.jobs.job import JobResult, JobStartError
 from sid_daemon.core import node as rules
 from sid_daemon.nodes.folder import NodeFolder, RunFolder
 from sid_daemon.nodes.jobs import NodeJobs, node_jobs

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from sid_actors.rebuilding import take_down
+from sid_actors.git.rebuilding import take_down
 from sid_daemon.core.run import step
 from sid_daemon.core.state import RunState
 from sid_daemon.redaction import E, Redactor

@@ -13,11 +13,11 @@ from typing import Any
 
 import trio
 
-from sid_actors import refs
-from sid_actors.git_master import GitMaster
-from sid_actors.rebuilding import Edit, Written, write_again
-from sid_actors.repository import RepoInfo
-from sid_actors.trees import has_commit, open_repository
+from sid_actors.git import refs
+from sid_actors.git.master import GitMaster
+from sid_actors.git.rebuilding import Edit, Written, write_again
+from sid_actors.git.repository import RepoInfo
+from sid_actors.git.trees import has_commit, open_repository
 from sid_daemon.core.state import RunState
 from sid_daemon.replay.recorder import WITHHELD
 from sid_daemon.replay.recording import Entry, Recording, file_content

@@ -10,18 +10,18 @@ from collections.abc import Collection
 
 import trio
 
-from sid_actors.repository import RepoInfo
-from sid_daemon.announcing import Emit
-from sid_daemon.conductor import Conductor
+from sid_actors.git.repository import RepoInfo
 from sid_daemon.core.run import is_active, step
 from sid_daemon.core.state import RunState
-from sid_daemon.host import Host
 from sid_daemon.redaction import Redactor
 from sid_daemon.replay.questions import answers_of, check_question, next_answer
 from sid_daemon.replay.recorder import recording_path, redacted
 from sid_daemon.replay.recording import Entry, Recording, read_recording
 from sid_daemon.replay.redo import Redo
-from sid_daemon.runstore import RunStore
+from sid_daemon.runs.announcing import Emit
+from sid_daemon.runs.conductor import Conductor
+from sid_daemon.runs.host import Host
+from sid_daemon.runs.runstore import RunStore
 from sid_protocol.commands import AnyCommand
 from sid_protocol.errors import NoSuchRun, SidError
 from sid_protocol.events import AnyEvent, RunFailed, RunStarted, StopRequested

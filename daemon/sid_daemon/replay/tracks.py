@@ -11,20 +11,20 @@ from typing import Any
 
 import trio
 
-from sid_actors import refs
-from sid_actors.git_master import GitMaster
-from sid_actors.repository import RepoInfo
-from sid_actors.trees import has_commit, open_repository
+from sid_actors.git import refs
+from sid_actors.git.master import GitMaster
+from sid_actors.git.repository import RepoInfo
+from sid_actors.git.trees import has_commit, open_repository
 from sid_daemon import config
 from sid_daemon.clock import now_iso
 from sid_daemon.core.state import RunState
 from sid_daemon.goal import render_harness
-from sid_daemon.host import Host
 from sid_daemon.ids import new_run_id
 from sid_daemon.replay.recorder import recording_path
 from sid_daemon.replay.recording import Recording
 from sid_daemon.replay.replayer import recording_of
-from sid_daemon.runstore import CLOSE_LIMIT_S, RunStore
+from sid_daemon.runs.host import Host
+from sid_daemon.runs.runstore import CLOSE_LIMIT_S, RunStore
 from sid_daemon.setup.baseline import record_creation, report_of
 from sid_daemon.setup.drafting import Draft, find_root
 from sid_daemon.store.registry import KnownRun

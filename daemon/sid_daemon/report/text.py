@@ -11,11 +11,11 @@ from statistics import median
 
 from pydantic import JsonValue
 
-from sid_daemon.core.audit import Audited, headline
-from sid_daemon.core.auditing import total_gain
-from sid_daemon.core.evidence import MAD_TO_SD, findable_gains
-from sid_daemon.core.ladder import rung_line, rung_of
-from sid_daemon.core.measuring import NOISY_MIN_EFFECT
+from sid_daemon.core.longterm.audit import Audited, headline
+from sid_daemon.core.longterm.auditing import total_gain
+from sid_daemon.core.longterm.ladder import rung_line, rung_of
+from sid_daemon.core.measuring.evidence import MAD_TO_SD, findable_gains
+from sid_daemon.core.measuring.words import NOISY_MIN_EFFECT
 from sid_daemon.core.state import ACTIVE, ENDED, RunState, Spent
 from sid_daemon.core.wording import noise_line
 from sid_daemon.figures import improvement, percentage

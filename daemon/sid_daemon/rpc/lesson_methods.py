@@ -11,12 +11,12 @@ from typing import Any
 
 import trio
 
-from sid_daemon.core.lessons import forget
+from sid_daemon.core.longterm.lessons import forget
 from sid_daemon.core.state import RunState
-from sid_daemon.host import Host
 from sid_daemon.layout import history_path
 from sid_daemon.nodes.running import run_node
-from sid_daemon.runstore import RunStore
+from sid_daemon.runs.host import Host
+from sid_daemon.runs.runstore import RunStore
 from sid_daemon.setup.site import Machine
 from sid_daemon.store.registry import KnownRun
 from sid_daemon.store.views_lessons import track_lessons

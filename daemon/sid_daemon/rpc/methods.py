@@ -17,13 +17,13 @@ from sid_daemon import config, verifying
 from sid_daemon.about import About
 from sid_daemon.clock import now_iso
 from sid_daemon.core.state import RunState
-from sid_daemon.host import Host
 from sid_daemon.layout import ARCHIVE, CANDIDATES, PLANS, brief_path, history_path, of_round, report_path
 from sid_daemon.report import text
 from sid_daemon.rpc import live_rows, rows
 from sid_daemon.rpc.resting import Resting, Told
 from sid_daemon.rpc.setting_rows import setting, setting_before, setting_rows
-from sid_daemon.runstore import RunStore
+from sid_daemon.runs.host import Host
+from sid_daemon.runs.runstore import RunStore
 from sid_daemon.setup.intake import Intake
 from sid_daemon.setup.recalibrating import recalibrate
 from sid_daemon.store.documents import documents_as

@@ -10,15 +10,15 @@ import base64
 
 import trio
 
-from sid_actors import git_apply
-from sid_actors.git_master import GitMaster
-from sid_actors.gitcli import git
-from sid_actors.repository import discover
+from sid_actors.git import apply as git_apply
+from sid_actors.git.cli import git
+from sid_actors.git.master import GitMaster
+from sid_actors.git.repository import discover
 from sid_daemon.core.state import RunState
 from sid_daemon.drawing import draw
 from sid_daemon.forecast import of_run
 from sid_daemon.layout import CHART
-from sid_daemon.runstore import RunStore
+from sid_daemon.runs.runstore import RunStore
 from sid_daemon.setup.site import Machine
 from sid_daemon.store.files import write_whole
 from sid_protocol import ids

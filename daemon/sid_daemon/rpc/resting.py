@@ -13,9 +13,9 @@ import trio
 
 from sid_daemon.core.run import is_active
 from sid_daemon.core.state import RunState
-from sid_daemon.host import Host
 from sid_daemon.layout import DATABASE
 from sid_daemon.rpc import live_rows, rows
+from sid_daemon.runs.host import Host
 from sid_daemon.store.registry import KnownRun
 from sid_protocol.status import ForecastRow, RunRow
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sid_daemon.core.audit import headline
-from sid_daemon.core.evidence import Direction, Scale
-from sid_daemon.core.ladder import rung_of
-from sid_daemon.core.round import seconds_between
+from sid_daemon.core.longterm.audit import headline
+from sid_daemon.core.longterm.ladder import rung_of
+from sid_daemon.core.measuring.evidence import Direction, Scale
+from sid_daemon.core.rounds.round import seconds_between
 from sid_daemon.core.state import RunState
 from sid_daemon.figures import difference
 from sid_daemon.report.text import gained, status_notes

@@ -20,14 +20,14 @@ from typing import Any, TypeVar
 
 import trio
 
-from sid_actors import scratch
 from sid_actors.activity import ActivityLog
 from sid_actors.backends.anthropic_api import AnthropicBackend
 from sid_actors.backends.base import Backend, Turn
 from sid_actors.backends.command import CommandBackend
 from sid_actors.backends.parse import parse_answer
 from sid_actors.backends.purse import Purse
-from sid_actors.repository import RepoInfo
+from sid_actors.git.repository import RepoInfo
+from sid_actors.jobs import scratch
 from sid_actors.setup_prompts import SetupRole, setup_prompt
 from sid_actors.track import Attempt, Told
 from sid_actors.workbench.pool import PlainCheckout

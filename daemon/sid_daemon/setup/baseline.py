@@ -11,13 +11,13 @@ from typing import Any
 
 from sid_actors.workbench.base import BenchRun, CommandRun
 from sid_daemon.clock import now_iso
-from sid_daemon.core import calibration
-from sid_daemon.core.calibration import Calibrated, Calibration
+from sid_daemon.core.measuring import calibration
+from sid_daemon.core.measuring.calibration import Calibrated, Calibration
+from sid_daemon.core.measuring.words import RunResult
 from sid_daemon.core.run import step
-from sid_daemon.core.selection import RunResult
 from sid_daemon.core.state import RunState
 from sid_daemon.core.wording import one_line
-from sid_daemon.runstore import RunStore
+from sid_daemon.runs.runstore import RunStore
 from sid_daemon.setup import takeover
 from sid_daemon.setup.drafting import Draft, Site
 from sid_daemon.store.views import Projection, project

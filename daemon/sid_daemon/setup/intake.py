@@ -15,11 +15,11 @@ import trio
 
 from sid_daemon.clock import now_iso
 from sid_daemon.core.state import RunState
-from sid_daemon.host import Host
 from sid_daemon.ids import new_run_id
 from sid_daemon.layout import AGENT_SETTINGS, DATABASE
 from sid_daemon.replay.tracks import check_kind, free_topic, make_track, recorded_run
-from sid_daemon.runstore import CLOSE_LIMIT_S, RunStore
+from sid_daemon.runs.host import Host
+from sid_daemon.runs.runstore import CLOSE_LIMIT_S, RunStore
 from sid_daemon.setup import gate, takeover
 from sid_daemon.setup.baseline import advice_of, calibrate, created_event, record_creation, report_of
 from sid_daemon.setup.drafting import (

@@ -13,12 +13,12 @@ from typing import Protocol
 import trio
 
 from sid_daemon import config
-from sid_daemon.core.calibration import Calibrated
-from sid_daemon.core.evidence import findable_gains
-from sid_daemon.core.measuring import NOISY_MIN_EFFECT
+from sid_daemon.core.measuring.calibration import Calibrated
+from sid_daemon.core.measuring.evidence import findable_gains
+from sid_daemon.core.measuring.words import NOISY_MIN_EFFECT
 from sid_daemon.core.state import RunState
-from sid_daemon.host import Host
-from sid_daemon.runstore import CLOSE_LIMIT_S
+from sid_daemon.runs.host import Host
+from sid_daemon.runs.runstore import CLOSE_LIMIT_S
 from sid_daemon.setup.baseline import calibrate, calibration_of
 from sid_daemon.setup.drafting import OpenSite
 from sid_daemon.store.registry import KnownRun

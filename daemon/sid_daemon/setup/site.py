@@ -11,14 +11,14 @@ from pathlib import Path
 
 import trio
 
-from sid_actors import refs
 from sid_actors.backends.anthropic_api import Service
 from sid_actors.backends.keys import read_key
 from sid_actors.backends.visible import check_agent_command
-from sid_actors.git_master import GitMaster
-from sid_actors.repository import RepoInfo, discover
+from sid_actors.git import refs
+from sid_actors.git.master import GitMaster
+from sid_actors.git.repository import RepoInfo, discover
+from sid_actors.git.trees import open_repository
 from sid_actors.standstill import Standstill
-from sid_actors.trees import open_repository
 from sid_actors.turnstile import Turnstile, processors
 from sid_actors.workbench.base import BenchRun, CommandRun, Company
 from sid_actors.workbench.benchmark import LocalBench

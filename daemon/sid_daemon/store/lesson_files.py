@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from sid_daemon.core.lessons import worth_telling
+from sid_daemon.core.longterm.lessons import worth_telling
 from sid_daemon.store.files import write_whole
 from sid_daemon.store.views_lessons import across
 from sid_protocol.errors import StoreError

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from sid_daemon.core import stopping
-from sid_daemon.core.ladder import rung_of
+from sid_daemon.core.longterm.ladder import rung_of
 from sid_daemon.core.state import Execution, Round, RunState
 from sid_daemon.core.wording import bounds, one_line, percent
 from sid_daemon.store import views_round as rounds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sid_daemon.core.learning import rule_of
+from sid_daemon.core.longterm.learning import rule_of
 from sid_daemon.core.state import RunState
 from sid_daemon.store.records_run import LogRecord
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from sid_daemon.core.describe import describe
-from sid_daemon.core.ladder import rung_line, rung_of
-from sid_daemon.core.round import seconds_between
+from sid_daemon.core.longterm.ladder import rung_line, rung_of
+from sid_daemon.core.rounds.round import seconds_between
 from sid_daemon.core.state import Execution, Round, RunState
 from sid_daemon.core.wording import one_line
 from sid_daemon.store import views_round as rounds

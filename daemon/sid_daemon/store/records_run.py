@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sid_daemon.core.adoption import by_hand
-from sid_daemon.core.audit import headline
+from sid_daemon.core.longterm.audit import headline
 from sid_daemon.core.state import ACTIVE, RunState
 from sid_daemon.report.text import audit_fields, summary_text
 from sid_protocol.events import (

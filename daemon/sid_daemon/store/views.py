@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sid_daemon.core.adoption import Change, by_hand
-from sid_daemon.core.audit import Audited
+from sid_daemon.core.longterm.audit import Audited
 from sid_daemon.core.state import ACTIVE, Round, RunState
 from sid_daemon.core.wording import one_line
 from sid_daemon.layout import (

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sid_daemon.core.learning import rule_of, told_to
-from sid_daemon.core.lessons import Book, Lesson, standing_of
+from sid_daemon.core.longterm.learning import rule_of, told_to
+from sid_daemon.core.longterm.lessons import Book, Lesson, standing_of
 from sid_daemon.core.state import RunState
 from sid_daemon.layout import LESSONS_JSON, LESSONS_MD
 from sid_daemon.store.documents import render

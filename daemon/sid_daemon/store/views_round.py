@@ -12,9 +12,9 @@ from dataclasses import asdict
 from typing import Literal
 
 from sid_daemon.core.describe import describe
-from sid_daemon.core.ladder import rung_of
-from sid_daemon.core.measuring import CandidateOutcome, Verdict
-from sid_daemon.core.novelty import Tried
+from sid_daemon.core.longterm.ladder import rung_of
+from sid_daemon.core.measuring.words import CandidateOutcome, Verdict
+from sid_daemon.core.rounds.novelty import Tried
 from sid_daemon.core.state import Execution, Round, RunState
 from sid_daemon.core.wording import one_line
 from sid_daemon.figures import difference, signed

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sid_actors.backends.local.numeric import find_parameters, propose, set_value
+from sid_actors.backends.local.numeric import propose
+from sid_actors.backends.local.parameters import find_parameters, set_value
 from sid_actors.backends.local.recipe import Attempt, Recipe, RecipeFailed
 
 PYTHON = """\

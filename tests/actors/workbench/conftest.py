@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import trio
 
-from sid_actors.git_master import GitMaster
-from sid_actors.repository import RepoInfo, discover
+from sid_actors.git.master import GitMaster
+from sid_actors.git.repository import RepoInfo, discover
 from sid_actors.workbench.base import Bench, Collected, Workbench
 from sid_actors.workbench.benchmark import LocalBench
 from sid_actors.workbench.local import LocalWorkbench

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sid_actors.git_apply import Applied, apply, plan_apply
-from sid_actors.git_master import GitMaster
-from sid_actors.refs import BranchMovedError
-from sid_actors.repository import discover
+from sid_actors.git.apply import Applied, apply, plan_apply
+from sid_actors.git.master import GitMaster
+from sid_actors.git.refs import BranchMovedError
+from sid_actors.git.repository import discover
 from sid_protocol.errors import GitError, Refused
 from tests.actors.workbench.test_git_master import candidate_elsewhere, win
 from tests.conftest import MakeRepo

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 import trio
 
-from sid_actors import procfs, refs
-from sid_actors.git_apply import open_pull_request, push
-from sid_actors.git_master import Conflict, GitMaster, Head
-from sid_actors.gitcli import told
-from sid_actors.refs import BranchMovedError, checked_out_at
-from sid_actors.repository import discover
+from sid_actors.git import refs
+from sid_actors.git.apply import open_pull_request, push
+from sid_actors.git.cli import told
+from sid_actors.git.master import Conflict, GitMaster, Head
+from sid_actors.git.refs import BranchMovedError, checked_out_at
+from sid_actors.git.repository import discover
+from sid_actors.jobs import procfs
 from sid_protocol.errors import GitError
 from tests.conftest import MakeRepo
 from tests.repos import Repo

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from sid_actors.repository import discover
+from sid_actors.git.repository import discover
 from sid_actors.workbench.local import LocalWorkbench
 from sid_actors.workbench.pool import PlainCheckout
 from sid_protocol.errors import GitError

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sid_actors.git_master import GitMaster
-from sid_actors.repository import discover
+from sid_actors.git.master import GitMaster
+from sid_actors.git.repository import discover
 from tests.actors.workbench.conftest import OpenBay
 from tests.conftest import MakeRepo
 from tests.repos import Repo

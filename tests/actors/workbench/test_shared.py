@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sid_actors.job import JobSpec
-from sid_actors.process import run_job
+from sid_actors.jobs.job import JobSpec
+from sid_actors.jobs.process import run_job
 from sid_actors.workbench.sandbox import Sandbox
 from sid_actors.workbench.setup_store import SetupFailed
 from sid_actors.workbench.shared import check_paths

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sid_actors.trees import (
+from sid_actors.git.trees import (
     FILE,
     LINK,
     Change,

@@ -19,7 +19,6 @@ from typing import Any
 import trio
 
 import sid_actors
-from sid_actors import scratch
 from sid_actors.activity import ActivityLog
 from sid_actors.backends.base import Answer, Turn
 from sid_actors.backends.enclose import Enclose, watch
@@ -27,10 +26,11 @@ from sid_actors.backends.local import answers
 from sid_actors.backends.local.hotspots import CHILD, HotSpots, parse_profile, profile_argv
 from sid_actors.backends.local.lint import find_ruff, lint_argv, parse_lint
 from sid_actors.backends.local.recipe import Attempt
-from sid_actors.job import Mount
-from sid_actors.limits import limits_of
-from sid_actors.overload import room_in
-from sid_actors.process import Enclosure, JobResult, JobSpec, JobStartError, run_job
+from sid_actors.jobs import scratch
+from sid_actors.jobs.job import Enclosure, JobResult, JobSpec, JobStartError, Mount
+from sid_actors.jobs.limits import limits_of
+from sid_actors.jobs.overload import room_in
+from sid_actors.jobs.process import run_job
 from sid_protocol.errors import BackendError
 from sid_protocol.records import Cost, Plan
 

@@ -7,7 +7,7 @@ import ast
 from sid_actors.backends.local import catalog
 from sid_actors.backends.local.catalog import BY_NAME
 from sid_actors.backends.local.lint import LINT, apply_fix
-from sid_actors.backends.local.numeric import find_parameters, set_value
+from sid_actors.backends.local.parameters import find_parameters, set_value
 from sid_actors.backends.local.recipe import NUMERIC, Recipe, RecipeFailed
 from sid_actors.backends.local.sites import NotHere, Site
 from sid_actors.backends.local.source import Source, Unreadable, parse

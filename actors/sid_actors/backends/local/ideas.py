@@ -18,7 +18,8 @@ from sid_actors.backends.local.apply import numbered, recipe_of
 from sid_actors.backends.local.catalog import CATALOG, Transformation, apply
 from sid_actors.backends.local.hotspots import HotSpots
 from sid_actors.backends.local.lint import LINT, Fix, apply_fix, fixes
-from sid_actors.backends.local.numeric import Proposal, find_parameters, propose
+from sid_actors.backends.local.numeric import Proposal, propose
+from sid_actors.backends.local.parameters import find_parameters
 from sid_actors.backends.local.recipe import NUMERIC, Attempt, Recipe, RecipeFailed, spent
 from sid_actors.backends.local.sites import NotHere, Site
 from sid_actors.backends.local.source import Source, Unreadable, check, parse

@@ -12,10 +12,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sid_actors.backends.local.parameters import Number, Parameter, find_parameters, is_log, set_value
+from sid_actors.backends.local.parameters import Number, Parameter, is_log
 from sid_actors.backends.local.recipe import NUMERIC, Attempt, Recipe, spent
-
-__all__ = ["Parameter", "Proposal", "find_parameters", "propose", "set_value"]
 
 _DIGITS = 4  # significant ones of a new float
 _FINEST = 64  # a linear float is not searched in steps finer than this part of its first one

@@ -1,0 +1,1 @@
+"""Git: what a repository is, its refs and trees, merges, and what is told of it."""

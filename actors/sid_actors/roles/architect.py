@@ -1,0 +1,31 @@
+"""The architect: six points of advice on one plan.
+
+Started by the run's composition root under the supervisor. It asks its back end once and reads the answer; it
+never retries, and what its answer means is for the core.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sid_actors.activity import ActivityLog
+from sid_actors.backends.parse import parse_advice
+from sid_actors.roles.role import Asked, RoleActor, ask
+from sid_protocol.commands import AdvisePlan
+from sid_protocol.events import AgentFailed, PlanAdvised, WorkFailed
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Architect(RoleActor[AdvisePlan, PlanAdvised | AgentFailed | WorkFailed]):
+    """Turns one `AdvisePlan` into exactly one event."""
+
+    async def handle(
+        self, message: AdvisePlan, activity: ActivityLog
+    ) -> PlanAdvised | AgentFailed | WorkFailed:
+        """Ask once; return the answer as an event, or why there is none."""
+        asked = await ask(self, message, activity, parse_advice)
+        if not isinstance(asked, Asked):
+            return asked
+        return PlanAdvised(
+            cause=message.id, review=asked.record, cost=asked.cost, duration_s=asked.duration_s
+        )

@@ -1,0 +1,1 @@
+"""One round, from the research to the tournament."""

@@ -1,0 +1,1 @@
+"""Runs: events to the core, to the disk and to the log; commands to actors."""
