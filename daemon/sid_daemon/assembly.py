@@ -19,7 +19,7 @@ from sid_actors.jobs import scratch
 from sid_actors.jobs.process import prepare_jobs, release_jobs
 from sid_actors.workbench import etc
 from sid_actors.workbench.machine import MachineLock, lock_path
-from sid_daemon import config
+from sid_daemon import track_config
 from sid_daemon.about import About
 from sid_daemon.daemon_settings import DaemonSettings
 from sid_daemon.logs import Logs
@@ -153,6 +153,6 @@ async def _give_up(host: Host, emit: Emit, run: KnownRun, error: SidError) -> No
 async def _checked_settings(intake: Intake, run: KnownRun) -> Settings:
     if not await trio.Path(run.root).is_dir():
         raise StoreError(f"{run.root} is gone", hint="bring the repository back, then start the run")
-    read = await trio.to_thread.run_sync(config.read_config, Path(run.root))
+    read = await trio.to_thread.run_sync(track_config.read_config, Path(run.root))
     await intake.check_settings(run, run.repo, Path(run.root), read.settings)
     return read.settings

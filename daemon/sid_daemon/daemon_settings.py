@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from sid_protocol.errors import SettingsInvalid
 
 if TYPE_CHECKING:
+    from sid_protocol.log_levels import LogLevel
     from sid_protocol.prices import Price
 
 SIZE_LIMIT = 1_000_000
@@ -23,9 +24,9 @@ _MEND = "mend it, or set SID_CONFIG to another file"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonSettings:
-    """What the daemon goes by; `settings_file` says what each key means and may be."""
+    """What the daemon goes by; `daemon_settings_schema` says what each key means and may be."""
 
-    log_level: str = "info"
+    log_level: LogLevel = "info"
     log_file_mb: int = 64
     log_files: int = 10
     connections: int = 1024
@@ -49,13 +50,13 @@ def read_daemon_settings(path: Path) -> DaemonSettings:
         raise SettingsInvalid(str(path), f"cannot be read: {error.strerror}", hint=_MEND) from None
     import tomllib
 
-    from sid_daemon import settings_file
+    from sid_daemon import daemon_settings_schema
 
     try:
         values = tomllib.loads(data.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsInvalid(str(path), f"is not valid TOML: {error}", hint=_MEND) from None
-    return settings_file.checked(values, path)
+    return daemon_settings_schema.checked(values, path)
 
 
 def _bytes_of(path: Path) -> bytes:

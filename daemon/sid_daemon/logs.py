@@ -22,8 +22,9 @@ import structlog
 import trio
 
 from sid_daemon.redaction import Redactor
-from sid_daemon.rpc.subscribers import LEVELS, RING_BYTES, Entry, Subscribers
+from sid_daemon.rpc.subscribers import RING_BYTES, Entry, Subscribers, entry_of
 from sid_daemon.store.log_files import FILE_BYTES, KEEP, Line, LogFiles
+from sid_protocol.log_levels import LogLevel
 
 FLUSH_S = 0.02
 """Records are written and handed on together at most so often."""
@@ -45,7 +46,13 @@ _LEADING = (
 )
 _OTHERS = 64  # records of a run that no event of its journal tells of, between those that are looked for
 _ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
-_PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}  # syslog's
+_PRIORITIES: dict[LogLevel, int] = {
+    "debug": 7,
+    "info": 6,
+    "warning": 4,
+    "error": 3,
+    "critical": 2,
+}  # syslog's
 _PIPE_BYTES = 4096  # what poll(2) promises that a pipe takes without waiting: PIPE_BUF
 
 
@@ -69,9 +76,9 @@ class StandardError:
         """Return ours, with priorities where systemd reads it."""
         return cls(2, prefixed=under_systemd(env, 2))
 
-    def write(self, data: bytes, level: str) -> None:
+    def write(self, data: bytes, level: LogLevel) -> None:
         """Write one line, or as much of it as is taken at once."""
-        head = b"<%d>" % _PRIORITIES.get(level, 6) if self._prefixed else b""
+        head = b"<%d>" % _PRIORITIES[level] if self._prefixed else b""
         line = (b"\n" if self._torn else b"") + head + data + b"\n"
         try:
             for start in range(0, len(line), _PIPE_BYTES):
@@ -251,7 +258,7 @@ class Logs:
                 self._write_file(entries)
             if self._stderr is not None:
                 for entry in entries:
-                    self._stderr.write(entry.line.data, _name_of(entry.level))
+                    self._stderr.write(entry.line.data, entry.level)
             self._tell_lost()
         return entries
 
@@ -286,7 +293,7 @@ class Logs:
             self._queue.append(_encode(record, self._cursor))
 
 
-def configure(logs: Logs, level: str = "info") -> None:
+def configure(logs: Logs, level: LogLevel = "info") -> None:
     """Send everything that is logged through structlog to `logs`.
 
     Args:
@@ -306,7 +313,7 @@ def configure(logs: Logs, level: str = "info") -> None:
             structlog.processors.format_exc_info,
             emit,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.ReturnLoggerFactory(),
         cache_logger_on_first_use=True,
     )
@@ -318,18 +325,12 @@ def _told(line: bytes) -> str:
     return json.dumps({name: record[name] for name in sorted(record) if name not in ("timestamp", "cursor")})
 
 
-def _name_of(level: int) -> str:
-    return next((name for name, number in LEVELS.items() if number == level), "info")
-
-
 def _encode(record: dict[str, Any], cursor: int) -> Entry:
     data = _dump(record, cursor)
     if len(data) > RECORD_BYTES:
         short = {name: record[name] for name in _LEADING if name in record}
         data = _dump({**short, "truncated_bytes": len(data)}, cursor)
-    run_id, actor = record.get("run_id"), record.get("actor")
-    level = LEVELS.get(str(record.get("level", "")), LEVELS["info"])
-    return Entry(Line(cursor, data), level, run_id, actor)
+    return entry_of(Line(cursor, data), record)
 
 
 def _dump(record: dict[str, Any], cursor: int) -> bytes:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pages import verbs
 from pages.words import json_text, prose, type_text
 from sid_cli.verbs.help import EXIT_CODES
-from sid_daemon.settings_file import SettingsFile
+from sid_daemon.daemon_settings_schema import SettingsFile
 from sid_protocol import __version__
 
 Lines = Iterable[str]

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from pages.words import cell, first_line, made_from, prose, table, type_text
 from sid_actors.workbench.detectors import DEFAULTS, MEANING
-from sid_daemon.settings_file import SettingsFile
+from sid_daemon.daemon_settings_schema import SettingsFile
 from sid_protocol.settings import TRUSTED_KEYS, Settings
 
 NO_EFFECT = frozenset(
@@ -28,7 +28,7 @@ NO_EFFECT = frozenset(
 SETTINGS_HEAD = f"""\
 # Settings
 
-{made_from("protocol/sid_protocol/settings.py and daemon/sid_daemon/settings_file.py")}
+{made_from("protocol/sid_protocol/settings.py and daemon/sid_daemon/daemon_settings_schema.py")}
 
 `config/settings.json` in a track's root. `sictl config list` shows each value with its source, `sictl config set KEY VALUE`
 checks and changes one (dotted keys reach into a group, an object is merged into the present one), `sictl init --set

@@ -10,6 +10,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
+from sid_protocol.log_levels import LogLevel
+
 TEXT_LIMIT = 100_000
 
 
@@ -240,9 +242,7 @@ class SubscribeParams(Params):
 
     run: RunRef | None = None
     topic: Topic | None = None
-    level: Literal["debug", "info", "warning", "error", "critical"] | None = Field(
-        default=None, description="This level and graver ones."
-    )
+    level: LogLevel | None = Field(default=None, description="This level and graver ones.")
     actor: Name | None = None
     since: Annotated[int, Field(ge=0)] | None = Field(
         default=None, description="Records after this cursor; absent, the last 20 that match, then live."

@@ -26,8 +26,7 @@ from sid_cli.stream import Dropped, Follower, Notice, Record, log_filter, notice
 from sid_cli.text import clean_lines
 from sid_protocol.errors import NoSuchRun, SidError, UsageError
 from sid_protocol.jsonrpc import Notification
-
-LEVELS = ("debug", "info", "warning", "error", "critical")
+from sid_protocol.log_levels import LOG_LEVELS
 
 
 @verb(
@@ -50,7 +49,7 @@ LEVELS = ("debug", "info", "warning", "error", "critical")
 @click.option(
     "--follow/--no-follow", default=True, help="Go on with what happens, or leave after what there is."
 )
-@click.option("--level", type=click.Choice(LEVELS), help="This level and graver ones.")
+@click.option("--level", type=click.Choice(LOG_LEVELS), help="This level and graver ones.")
 @click.option("--actor", metavar="A", help="Only one actor, such as executor_2.")
 @click.option("--output", type=click.Choice(("json", "text")), help="A JSON document a line, or text.")
 def command(

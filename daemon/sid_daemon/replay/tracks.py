@@ -15,7 +15,7 @@ from sid_actors.git import refs
 from sid_actors.git.master import GitMaster
 from sid_actors.git.repository import RepoInfo
 from sid_actors.git.trees import has_commit, open_repository
-from sid_daemon import config
+from sid_daemon import track_config
 from sid_daemon.clock import now_iso
 from sid_daemon.core.state import RunState
 from sid_daemon.goal import render_harness
@@ -152,11 +152,11 @@ async def _write(
 
 
 def _write_config(root: Path, settings: Settings, first: RoundPrepared | None) -> None:
-    config.write_raw(root, settings.model_dump(mode="json"))
-    config.write_text(root, "goal.md", first.goal if first else "")
+    track_config.write_raw(root, settings.model_dump(mode="json"))
+    track_config.write_text(root, "goal.md", first.goal if first else "")
     families = tuple((name, "a family of the recorded run") for name in first.families) if first else ()
-    config.write_text(root, "harness.md", render_harness(first.rules if first else (), families))
-    config.write_text(root, "idea.md", "")
+    track_config.write_text(root, "harness.md", render_harness(first.rules if first else (), families))
+    track_config.write_text(root, "idea.md", "")
 
 
 def _make_branch(common_dir: str, created: RunCreated) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import trio
 
 from sid_actors.activity import what_they_wait_in
-from sid_daemon import config, verifying
+from sid_daemon import track_config, verifying
 from sid_daemon.about import About
 from sid_daemon.clock import now_iso
 from sid_daemon.core.state import RunState
@@ -266,7 +266,7 @@ class Methods:
     async def idea(self, params: IdeaParams, _call: object) -> Empty:
         """`run.idea`."""
         run = await self._host.find(params.run, params.topic)
-        await trio.to_thread.run_sync(config.append_idea, Path(run.root), params.text)
+        await trio.to_thread.run_sync(track_config.append_idea, Path(run.root), params.text)
         return Empty()
 
     async def config(self, params: ConfigParams, _call: object) -> ConfigResult:
@@ -274,14 +274,16 @@ class Methods:
         run = await self._host.find(params.run, params.topic)
         root = Path(run.root)
         if not params.sets or params.key is None:
-            raw = await trio.to_thread.run_sync(config.read_raw, root) or {}
+            raw = await trio.to_thread.run_sync(track_config.read_raw, root) or {}
             return ConfigResult(settings=setting_rows(parse_file(raw), raw, params.key))
         if self._host.live(run.run_id) is not None and params.key.split(".")[0] in TRUSTED_KEYS:
             raise Refused(
                 f"{params.key} is covered by trust and the run is active",
                 hint=f"stop it, then: {run.command('init', f'--set {params.key}=…', '--trust')}",
             )
-        raw, changed = await trio.to_thread.run_sync(config.change_setting, root, params.key, params.value)
+        raw, changed = await trio.to_thread.run_sync(
+            track_config.change_setting, root, params.key, params.value
+        )
         settings = parse_file(changed)
         old, new = setting_before(raw, params.key), setting(settings, params.key)
         change = None

@@ -12,9 +12,9 @@ import bisect
 import itertools
 import json
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -22,6 +22,7 @@ from sid_daemon.rpc.connection import Call, Connection
 from sid_daemon.store.log_files import Line, LogFiles
 from sid_protocol.errors import Refused, UsageError
 from sid_protocol.jsonrpc import encode_notification
+from sid_protocol.log_levels import LOG_LEVELS, LogLevel
 
 if TYPE_CHECKING:
     from sid_protocol.status import SubscriptionResult
@@ -33,7 +34,6 @@ FIRST_RECORDS = 20
 SUBSCRIPTIONS = 16
 """Of one connection."""
 
-LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
 READERS = 4
 """Threads that read old records for followers; the runs have others."""
 
@@ -50,7 +50,7 @@ class Entry:
     """One record in the ring."""
 
     line: Line
-    level: int
+    level: LogLevel
     run_id: str | None
     actor: str | None
 
@@ -69,13 +69,13 @@ class Filter:
     """
 
     run_id: str | None = None
-    level: str = "debug"
+    level: LogLevel = "debug"
     actor: str | None = None
 
     def admits(self, entry: Entry) -> bool:
         """Return whether a record is wanted."""
         return (
-            entry.level >= LEVELS[self.level]
+            LOG_LEVELS.index(entry.level) >= LOG_LEVELS.index(self.level)
             and self.run_id in (None, entry.run_id)
             and self.actor in (None, entry.actor)
         )
@@ -96,7 +96,13 @@ def read_entry(line: Line) -> Entry | None:
         return None
     if not isinstance(record, dict):
         return None
-    return Entry(line, LEVELS.get(record.get("level", ""), 20), record.get("run_id"), record.get("actor"))
+    return entry_of(line, record)
+
+
+def entry_of(line: Line, record: Mapping[str, Any]) -> Entry:
+    """Return a record as an entry; one without a known level counts as `info`."""
+    level = record.get("level")
+    return Entry(line, level if level in LOG_LEVELS else "info", record.get("run_id"), record.get("actor"))
 
 
 class Ring:

@@ -15,7 +15,7 @@ import trio
 
 from sid_actors.git.repository import RepoInfo
 from sid_actors.git.trees import has_commit
-from sid_daemon import config
+from sid_daemon import track_config
 from sid_daemon.clock import now_iso
 from sid_daemon.core.run import is_active
 from sid_daemon.core.state import RunState
@@ -395,6 +395,6 @@ def _bring_back(copy: Path, root: Path) -> bool:
     target = root / DATABASE
     if target.exists() or not copy.exists():
         return False
-    config.copy_files(config.copy_of(copy), root / "config")
+    track_config.copy_files(track_config.copy_of(copy), root / "config")
     copy_database(copy, target)
     return True

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import trio
 
-from sid_daemon import config
+from sid_daemon import track_config
 from sid_daemon.core.state import RunState
 from sid_daemon.layout import (
     CHART,
@@ -260,7 +260,7 @@ class RunStore:
                 self._recorder.update(self.journal)
             if unshown.recorded:
                 self.journal.copy_to(self.copy_path)
-                config.keep_copy(self.root, self.copy_path)
+                track_config.keep_copy(self.root, self.copy_path)
         except StoreError as error:
             return [str(error)]
         let_memory_go()  # a round's largest work is done
@@ -273,7 +273,7 @@ class RunStore:
                 f"{self.root} is gone", hint="bring the repository back, then start the run again"
             )
         self.journal.put_back()
-        config.copy_files(config.copy_of(self.copy_path), self.root / "config")
+        track_config.copy_files(track_config.copy_of(self.copy_path), self.root / "config")
 
     async def catch_up(self) -> None:
         """Write the views that a crash may have kept from being written."""
@@ -281,7 +281,7 @@ class RunStore:
             await trio.to_thread.run_sync(self._catch_up, limiter=self._limiter)
 
     def _catch_up(self) -> None:
-        config.clear_beside(self.root)
+        track_config.clear_beside(self.root)
         self._shown.clear(CHART)
         left = dict(self.journal.unshown_documents())
         for path, text in left.items():

@@ -15,7 +15,7 @@ import trio
 from sid_actors.activity import ActivityLog
 from sid_actors.actor import Actor
 from sid_actors.work_failed import work_failed
-from sid_daemon import config
+from sid_daemon import track_config
 from sid_protocol.commands import PrepareRound, ReturnIdeas
 from sid_protocol.errors import GitError, SidError
 from sid_protocol.events import IdeasReturned, RoundPrepared, RunLessons, WorkFailed
@@ -66,7 +66,7 @@ class Steward(Actor[PrepareRound | ReturnIdeas, Answer]):
         try:
             if isinstance(message, ReturnIdeas):
                 await trio.to_thread.run_sync(
-                    config.return_ideas, self.root, message.iteration, message.ideas
+                    track_config.return_ideas, self.root, message.iteration, message.ideas
                 )
                 return IdeasReturned(cause=message.id)
             activity.touch("cleaning up")
@@ -80,13 +80,13 @@ class Steward(Actor[PrepareRound | ReturnIdeas, Answer]):
         activity.touch("reading the settings")
         if not await trio.Path(self.root).is_dir():
             raise GitError(f"{self.root} is gone", hint="bring the repository back, then start the run again")
-        read = await trio.to_thread.run_sync(config.read_config, self.root)
+        read = await trio.to_thread.run_sync(track_config.read_config, self.root)
         await self.ground.check(read.settings)
         if message.take_ideas:
             await self.ground.check_free(message.iteration, read.settings.number_of_agents)
         ideas: tuple[str, ...] = ()
         if message.take_ideas:
-            ideas = await trio.to_thread.run_sync(config.take_ideas, self.root, message.iteration)
+            ideas = await trio.to_thread.run_sync(track_config.take_ideas, self.root, message.iteration)
         head, on_side_ref = await self.ground.head()
         return RoundPrepared(
             cause=message.id,

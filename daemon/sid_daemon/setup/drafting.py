@@ -15,7 +15,7 @@ from sid_actors.backends.keys import has_key
 from sid_actors.git.repository import RepoInfo, tracked_links
 from sid_actors.workbench.base import BenchRun, CommandRun
 from sid_actors.workbench.local import printable
-from sid_daemon import config
+from sid_daemon import track_config
 from sid_daemon.core.state import RunState
 from sid_daemon.goal import read_families, read_objective, read_rules, render_goal, render_harness
 from sid_daemon.setup import gate
@@ -121,15 +121,15 @@ def trusts(settings: Settings) -> dict[str, Any]:
 
 def draft_of(root: Path, params: InitParams, default_branch: str) -> Draft:
     """Draft a track from what is there and the flags; blocks for some small files."""
-    present = config.read_raw(root)
+    present = track_config.read_raw(root)
     raw = gate.merged_settings(present, params, default_branch, has_key=has_key())
     for key in params.set:
         refuse_unknown(key)
     settings = parse_file(raw)
-    goal_text = config.read_text(root, "goal.md") or ""
+    goal_text = track_config.read_text(root, "goal.md") or ""
     known = read_objective(goal_text)
     objective = (params.objective or "").strip() or known
-    harness = config.read_text(root, "harness.md")
+    harness = track_config.read_text(root, "harness.md")
     if harness is None or params.rule or params.family:
         rules = (*read_rules(harness or ""), *params.rule)
         families = (*read_families(harness or ""), *gate.families_of(params))
@@ -148,18 +148,18 @@ def draft_of(root: Path, params: InitParams, default_branch: str) -> Draft:
 
 def write_config(draft: Draft) -> None:
     """Write the user's files of a track, keeping what is theirs; blocks."""
-    config.write_raw(draft.root, draft.raw)
-    if draft.fresh_goal or config.read_text(draft.root, "goal.md") is None:
+    track_config.write_raw(draft.root, draft.raw)
+    if draft.fresh_goal or track_config.read_text(draft.root, "goal.md") is None:
         goal = gate.goal_of(draft.settings, draft.objective)
-        config.write_text(draft.root, "goal.md", render_goal(goal))
-    config.write_text(draft.root, "harness.md", draft.harness)
-    if config.read_text(draft.root, "idea.md") is None:
-        config.write_text(draft.root, "idea.md", "")
+        track_config.write_text(draft.root, "goal.md", render_goal(goal))
+    track_config.write_text(draft.root, "harness.md", draft.harness)
+    if track_config.read_text(draft.root, "idea.md") is None:
+        track_config.write_text(draft.root, "idea.md", "")
 
 
-def checked_config(root: Path, repo: str) -> config.Config:
+def checked_config(root: Path, repo: str) -> track_config.TrackConfig:
     """Read a track's files and refuse one without a benchmark; blocks."""
-    read = config.read_config(root)
+    read = track_config.read_config(root)
     if not read.settings.benchmark_command.strip():
         how = track_command("init", repo, str(root), "--benchmark CMD --trust")
         raise Refused(f"{repo} has no benchmark", hint=f"name one: {how}")

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from pydantic import JsonValue
 
-from sid_daemon.config import check_topic
 from sid_daemon.goal import FAMILY_NAME, Goal
+from sid_daemon.track_config import check_topic
 from sid_protocol.errors import UsageError
 from sid_protocol.ids import topic_slug
 from sid_protocol.params import InitParams

@@ -12,7 +12,7 @@ from typing import Protocol
 
 import trio
 
-from sid_daemon import config
+from sid_daemon import track_config
 from sid_daemon.core.measuring.calibration import Calibrated
 from sid_daemon.core.measuring.evidence import findable_gains
 from sid_daemon.core.measuring.words import NOISY_MIN_EFFECT
@@ -49,7 +49,7 @@ async def recalibrate(host: Host, gate: Gate, run: KnownRun) -> CalibrateResult:
     refuse_while_active(host, run)
     site = await gate.open_site(run.repo, run.root, run.topic)
     try:
-        settings = (await trio.to_thread.run_sync(config.read_config, Path(run.root))).settings
+        settings = (await trio.to_thread.run_sync(track_config.read_config, Path(run.root))).settings
         await gate.check_trust(run.repo, Path(run.root), settings)
         await site.check(settings)
         async with host.opened(run) as (state, _):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import JsonValue
 
-from sid_daemon import config
+from sid_daemon import track_config
 from sid_daemon.goal import read_ideas
 from sid_daemon.rpc.setting_rows import setting_before, setting_rows
 from sid_protocol.errors import SettingsInvalid
@@ -18,35 +18,35 @@ from sid_protocol.settings import Settings, parse_file
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     (tmp_path / "config").mkdir()
-    config.write_raw(tmp_path, {"max_iterations": 3})
+    track_config.write_raw(tmp_path, {"max_iterations": 3})
     return tmp_path
 
 
 def test_every_idea_of_clients_at_once_is_kept_or_taken(root: Path) -> None:
     texts = [f"idea {number}" for number in range(60)]
     with ThreadPoolExecutor(8) as pool:
-        told = [pool.submit(config.append_idea, root, text) for text in texts]
-        taken = [pool.submit(config.take_ideas, root, 1) for _ in range(5)]
+        told = [pool.submit(track_config.append_idea, root, text) for text in texts]
+        taken = [pool.submit(track_config.take_ideas, root, 1) for _ in range(5)]
         for idea in told:
             idea.result()
         for take in taken:
             take.result()
 
-    assert sorted(config.take_ideas(root, 1)) == sorted(texts)
+    assert sorted(track_config.take_ideas(root, 1)) == sorted(texts)
 
 
 def test_taken_ideas_leave_an_empty_file_and_a_file_without_ideas_is_left_alone(root: Path) -> None:
     path = root / "config" / "idea.md"
     path.write_text("# Ideas\n\n<!-- one a paragraph -->\n")
-    assert config.take_ideas(root, 1) == ()
+    assert track_config.take_ideas(root, 1) == ()
     assert path.read_text() == "# Ideas\n\n<!-- one a paragraph -->\n"
 
     path.write_text("a cache\n")
-    assert config.take_ideas(root, 1) == ("a cache",)
+    assert track_config.take_ideas(root, 1) == ("a cache",)
     assert path.read_text() == ""
 
     path.write_text("a set\n")
-    assert config.take_ideas(root, 1) == ("a cache", "a set")
+    assert track_config.take_ideas(root, 1) == ("a cache", "a set")
     assert path.read_text() == ""
 
 
@@ -54,18 +54,18 @@ def test_taken_ideas_leave_an_empty_file_and_a_file_without_ideas_is_left_alone(
 def test_returned_ideas_stand_as_they_were_written_before_what_came_since(root: Path, since: str) -> None:
     path, text = root / "config" / "idea.md", "# Mine\n\n- a cache\n\nor two\nlines <!-- hm -->"
     path.write_text(text)
-    ideas = config.take_ideas(root, 1)
+    ideas = track_config.take_ideas(root, 1)
     path.write_text(since)
     for _ in range(2):  # once more after a crash
-        config.return_ideas(root, 1, ideas)
+        track_config.return_ideas(root, 1, ideas)
         assert path.read_text().startswith(f"{text}\n")
         assert path.read_text().endswith(since)
         expected = (*ideas, *(["later"] if since else []))
         assert read_ideas(path.read_text()) == expected
-    assert config.take_ideas(root, 1) == expected, "the round that gave them back began once more"
+    assert track_config.take_ideas(root, 1) == expected, "the round that gave them back began once more"
 
     path.write_text(since)
-    config.return_ideas(root, 2, ("known from the journal alone",))
+    track_config.return_ideas(root, 2, ("known from the journal alone",))
     assert read_ideas(path.read_text()) == ("known from the journal alone", *expected[len(ideas) :])
 
 
@@ -73,10 +73,10 @@ def test_every_setting_of_clients_at_once_is_kept(root: Path) -> None:
     keys = ("plateau_window", "blocked_limit", "kill_threshold", "budget.calls", "budget.tokens", "grace_s")
     with ThreadPoolExecutor(len(keys)) as pool:
         for value in range(1, 9):
-            for one in [pool.submit(config.change_setting, root, key, value) for key in keys]:
+            for one in [pool.submit(track_config.change_setting, root, key, value) for key in keys]:
                 one.result()
 
-    raw = config.read_raw(root)
+    raw = track_config.read_raw(root)
     assert raw == {
         "max_iterations": 3,
         "plateau_window": 8,
@@ -101,9 +101,9 @@ def test_every_setting_of_clients_at_once_is_kept(root: Path) -> None:
 )
 def test_a_setting_that_is_refused_is_not_written(root: Path, key: str, value: object) -> None:
     with pytest.raises(SettingsInvalid):
-        config.change_setting(root, key, value)  # type: ignore[arg-type]  # as it comes from a client
+        track_config.change_setting(root, key, value)  # type: ignore[arg-type]  # as it comes from a client
 
-    assert config.read_raw(root) == {"max_iterations": 3}
+    assert track_config.read_raw(root) == {"max_iterations": 3}
 
 
 @pytest.mark.parametrize(
@@ -111,41 +111,41 @@ def test_a_setting_that_is_refused_is_not_written(root: Path, key: str, value: o
 )
 def test_a_refused_value_is_quoted_alone(root: Path, key: str, value: object, got: str) -> None:
     with pytest.raises(SettingsInvalid) as caught:
-        config.change_setting(root, key, value)  # type: ignore[arg-type]  # as it comes from a client
+        track_config.change_setting(root, key, value)  # type: ignore[arg-type]  # as it comes from a client
 
     assert caught.value.message.startswith(f"setting {key}: must be ")
     assert caught.value.message.endswith(f"(got {got})")
 
 
 def test_a_value_that_was_corrupted_by_hand_is_mended(root: Path) -> None:
-    config.write_raw(root, {"number_of_agents": "x", "max_iterations": 3})
-    before, after = config.change_setting(root, "number_of_agents", 2)
+    track_config.write_raw(root, {"number_of_agents": "x", "max_iterations": 3})
+    before, after = track_config.change_setting(root, "number_of_agents", 2)
 
-    assert after == config.read_raw(root) == {"number_of_agents": 2, "max_iterations": 3}
+    assert after == track_config.read_raw(root) == {"number_of_agents": 2, "max_iterations": 3}
     assert setting_before(before, "number_of_agents") == "x"
     assert setting_before(after, "number_of_agents") == 2
 
 
 def test_families_of_the_harness_allow_more_agents(root: Path) -> None:
     (root / "config" / "harness.md").write_text("## Custom Approach Families\n\n- `layout`: of data\n")
-    config.change_setting(root, "number_of_agents", 9)
+    track_config.change_setting(root, "number_of_agents", 9)
 
-    assert config.read_config(root).settings.number_of_agents == 9
+    assert track_config.read_config(root).settings.number_of_agents == 9
 
 
 def test_a_key_of_another_tool_is_kept_and_a_mistyped_one_refused(root: Path) -> None:
     raw: dict[str, JsonValue] = {"max_iterations": 3, "dashboard": {"port": 1}}
-    config.write_raw(root, raw)
-    config.change_setting(root, "plateau_window", 5)
+    track_config.write_raw(root, raw)
+    track_config.change_setting(root, "plateau_window", 5)
 
-    assert config.read_config(root).settings.plateau_window == 5
-    assert config.read_raw(root) == {**raw, "plateau_window": 5}
+    assert track_config.read_config(root).settings.plateau_window == 5
+    assert track_config.read_raw(root) == {**raw, "plateau_window": 5}
     with pytest.raises(SettingsInvalid):
-        config.change_setting(root, "dashboard", 2)
+        track_config.change_setting(root, "dashboard", 2)
 
-    config.write_raw(root, {"plateau_windw": 3})
+    track_config.write_raw(root, {"plateau_windw": 3})
     with pytest.raises(SettingsInvalid) as caught:
-        config.read_config(root)
+        track_config.read_config(root)
     assert caught.value.hint == "did you mean plateau_window?"
 
 

@@ -37,7 +37,7 @@ _WRITING = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class TrackConfig:
     """What a track's `config/` says.
 
     Attributes:
@@ -83,7 +83,7 @@ def read_raw(root: Path) -> dict[str, JsonValue] | None:
     return None if text is None else parse_json_object(text, "settings.json")
 
 
-def read_config(root: Path) -> Config:
+def read_config(root: Path) -> TrackConfig:
     """Read and check everything.
 
     Raises:
@@ -96,7 +96,7 @@ def read_config(root: Path) -> Config:
     harness = _read(root / "config" / "harness.md") or ""
     families = tuple(name for name, _ in read_families(harness))
     check_family_count(settings, families)
-    return Config(
+    return TrackConfig(
         raw=raw,
         settings=settings,
         goal=_read(root / "config" / "goal.md") or "",

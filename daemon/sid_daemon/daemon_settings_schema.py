@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sid_daemon.daemon_settings import DEFAULTS, DaemonSettings
 from sid_protocol.errors import SettingsInvalid
+from sid_protocol.log_levels import LogLevel
 from sid_protocol.prices import Price
 
 Dollars = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -46,11 +47,7 @@ class SettingsFile(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    log_level: str = Field(
-        DEFAULTS.log_level,
-        pattern="^(debug|info|warning|error|critical)$",
-        description="what a user looks at",
-    )
+    log_level: LogLevel = Field(DEFAULTS.log_level, description="what a user looks at")
     log_file_mb: int = Field(
         DEFAULTS.log_file_mb, ge=1, le=4096, description="a file that an editor still opens"
     )
