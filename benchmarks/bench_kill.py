@@ -29,7 +29,7 @@ import trio
 from sid_actors.jobs import containment, procfs
 from sid_actors.jobs.job import JobHandle, JobSpec
 from sid_actors.jobs.process import run_job
-from sid_actors.workbench.sandbox import Sandbox
+from sid_actors.workbench.sandbox.bwrap import Sandbox
 
 TREE = """
 i=0

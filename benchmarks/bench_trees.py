@@ -23,8 +23,8 @@ from typing import Any
 import trio
 
 from sid_actors.git.repository import discover
+from sid_actors.workbench.checkouts.pool import PlainCheckout
 from sid_actors.workbench.local import LocalWorkbench
-from sid_actors.workbench.pool import PlainCheckout
 from sid_protocol.settings import parse_settings
 
 SETTINGS = parse_settings({"benchmark_command": "true", "benchmark_format": "number"})
@@ -140,12 +140,12 @@ async def compare(files: int, times: int, folder: str | None) -> None:
                 await trio.to_thread.run_sync(edit, str(there))
                 words = ("worktree", "remove", "--force", str(there))
                 await timed(rows["remove"], lambda words=words: trio.to_thread.run_sync(git, repo, *words))
-                await timed(rows["prepare"], lambda commit=commit: made.checkouts.prepare(commit))
+                await timed(rows["prepare"], lambda commit=commit: made.worktrees.prepare(commit))
                 path = await timed(
                     rows["take"], lambda n=number, commit=commit: made.open_worktree(n, "executor_1", commit)
                 )
                 await trio.to_thread.run_sync(edit, path)
-                await timed(rows["give back"], lambda n=number: made.checkouts.clean((), n, ()))
+                await timed(rows["give back"], lambda n=number: made.worktrees.clean((), n, ()))
                 await timed(rows["bench: fill"], lambda commit=commit: bench.fill(commit))
                 words = (
                     f"--git-dir={info.common_dir}",

@@ -14,8 +14,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import trio
 
-from sid_actors.activity import ActivityLog
 from sid_actors.standstill import AgentClock
+from sid_actors.watching.activity import ActivityLog
 from sid_protocol.commands import Command
 from sid_protocol.events import Event
 

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import trio
 
-from sid_actors.backends.anthropic_api import Service
+from sid_actors.backends.model.anthropic_api import Service
 from sid_actors.jobs import scratch
 from sid_actors.jobs.process import prepare_jobs, release_jobs
-from sid_actors.workbench import etc
 from sid_actors.workbench.machine import MachineLock, lock_path
+from sid_actors.workbench.sandbox import etc
 from sid_daemon import track_config
 from sid_daemon.about import About
 from sid_daemon.daemon_settings import DaemonSettings

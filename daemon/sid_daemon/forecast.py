@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 
 from sid_actors.backends.base import Role
-from sid_actors.backends.models import model_of
+from sid_actors.backends.model.models import model_of
 from sid_daemon.core.state import RunState, Spent
 from sid_protocol.prices import Price, Usage, price_of
 from sid_protocol.settings import Budget, Settings

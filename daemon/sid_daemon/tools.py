@@ -11,7 +11,7 @@ import os
 
 import trio
 
-from sid_actors.workbench.toolchain import Toolchain, find_toolchain
+from sid_actors.workbench.sandbox.toolchain import Toolchain, find_toolchain
 
 FRESH_S = 10.0
 """An answer that is older is asked for again."""

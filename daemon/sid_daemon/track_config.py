@@ -15,8 +15,8 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from sid_actors.workbench.detectors import check_names
-from sid_actors.workbench.scoring import check_format
+from sid_actors.workbench.checks.detectors import check_names
+from sid_actors.workbench.scores.scoring import check_format
 from sid_daemon.goal import read_families, read_ideas, read_rules, render_ideas
 from sid_daemon.store.files import write_whole
 from sid_protocol.errors import SettingsInvalid, StoreError

@@ -77,6 +77,8 @@ LOG_RECORDS = {
     "chart_not_drawn": "the chart could not be drawn: `why`",
     "daemon_started": "`version`, `pid`",
     "daemon_leaving": "runs are suspended: `runs`, `now`",
+    "trash_left": "a folder that is no longer needed could not be deleted; the next start tries again: `path`, `why`",
+    "tree_not_prepared": "a kept checkout could not be brought to the next round's commit and is made anew: `path`, `why`",
     "left_alone": "a path in the way that sid did not make: `why`",
     "salvage_failed": "a killed executor's edits could not be committed: `why`",
     "cleanup_failed": "worktrees could not be removed; the next start tries again: `why`",
@@ -121,7 +123,8 @@ def emitting() -> list[Path]:
     return [
         *CODE.glob("daemon/sid_daemon/**/*.py"),
         CODE / "actors/sid_actors/supervisor.py",
-        *CODE.glob("actors/sid_actors/backends/*.py"),
+        *CODE.glob("actors/sid_actors/backends/model/*.py"),
+        *CODE.glob("actors/sid_actors/workbench/checkouts/*.py"),
     ]
 
 

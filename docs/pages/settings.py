@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from pages.words import cell, first_line, made_from, prose, table, type_text
-from sid_actors.workbench.detectors import DEFAULTS, MEANING
+from sid_actors.workbench.checks.detectors import DEFAULTS, MEANING
 from sid_daemon.daemon_settings_schema import SettingsFile
 from sid_protocol.settings import TRUSTED_KEYS, Settings
 

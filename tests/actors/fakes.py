@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from sid_actors.activity import ActivityLog
 from sid_actors.backends.base import Answer, Turn
 from sid_actors.jobs.job import Mount
 from sid_actors.track import Attempt, Told
+from sid_actors.watching.activity import ActivityLog
 from sid_actors.workbench.base import Collected
 from sid_protocol.errors import GitError
 from sid_protocol.records import FAMILIES, IterationHistory, Plan, ResearchBrief

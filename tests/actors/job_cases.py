@@ -13,9 +13,9 @@ import pytest
 
 from sid_actors.jobs import containment, procfs
 from sid_actors.jobs.job import JobSpec, Mount
-from sid_actors.workbench import sandbox as sandbox_module
-from sid_actors.workbench.sandbox import Sandbox
-from sid_actors.workbench.toolchain import Toolchain, find_toolchain
+from sid_actors.workbench.sandbox import bwrap as sandbox_module
+from sid_actors.workbench.sandbox.bwrap import Sandbox
+from sid_actors.workbench.sandbox.toolchain import Toolchain, find_toolchain
 
 BOXES = ["plain", "sandboxed"]
 

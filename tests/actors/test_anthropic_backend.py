@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import trio
 
-from sid_actors.activity import ActivityLog, what_they_wait_in
-from sid_actors.backends.anthropic_api import AnthropicBackend, Service
 from sid_actors.backends.base import Answer, Turn
+from sid_actors.backends.model.anthropic_api import AnthropicBackend, Service
+from sid_actors.backends.model.purse import Purse
 from sid_actors.backends.parse import parse_plan
-from sid_actors.backends.purse import Purse
-from sid_actors.workbench.sandbox import Sandbox
+from sid_actors.watching.activity import ActivityLog, what_they_wait_in
+from sid_actors.workbench.sandbox.bwrap import Sandbox
 from sid_protocol.errors import BackendError, BudgetSpent, SettingsInvalid
 from sid_protocol.prices import Price
 from sid_protocol.records import Cost, agent_schema

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 import trio
 
-from sid_actors.backends.command import CommandBackend
+from sid_actors.backends.command.adapter import CommandBackend
+from sid_actors.backends.command.turnstile import Turnstile
 from sid_actors.backends.local.adapter import LocalBackend
 from sid_actors.git.repository import discover
 from sid_actors.roles.executor import Executor, collect
 from sid_actors.roles.planner import Planner
 from sid_actors.supervisor import ChildSpec, Supervisor
-from sid_actors.turnstile import Turnstile
 from sid_actors.workbench.local import LocalWorkbench
-from sid_actors.workbench.sandbox import Sandbox
+from sid_actors.workbench.sandbox.bwrap import Sandbox
 from sid_protocol.commands import DraftPlan, RunPlan
 from sid_protocol.events import AgentFailed, CandidateCommitted, CandidateRefused, PlanDrafted
 from sid_protocol.records import Plan

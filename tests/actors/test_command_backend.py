@@ -14,13 +14,13 @@ import pytest
 import trio
 import trio.testing
 
-from sid_actors.activity import ActivityLog
 from sid_actors.backends.base import Answer, Turn
-from sid_actors.backends.command import CommandBackend
+from sid_actors.backends.command.adapter import CommandBackend
+from sid_actors.backends.command.turnstile import Turnstile
+from sid_actors.backends.command.visible import check_agent_command
 from sid_actors.backends.parse import parse_plan
-from sid_actors.backends.visible import check_agent_command
-from sid_actors.turnstile import Turnstile
-from sid_actors.workbench.sandbox import Sandbox
+from sid_actors.watching.activity import ActivityLog
+from sid_actors.workbench.sandbox.bwrap import Sandbox
 from sid_protocol.errors import BackendError, SettingsInvalid
 from sid_protocol.records import agent_schema
 from sid_protocol.settings import Settings

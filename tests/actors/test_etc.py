@@ -9,8 +9,8 @@ import pytest
 
 from sid_actors.jobs.job import JobResult
 from sid_actors.jobs.process import run_job
-from sid_actors.workbench import etc
-from sid_actors.workbench.etc import EtcCopies
+from sid_actors.workbench.sandbox import etc
+from sid_actors.workbench.sandbox.etc import EtcCopies
 from tests.actors.job_cases import make_sandbox, make_spec, need_sandbox
 
 LOOK = "cd /etc && find . | sort && find -L . -type f -readable | sort | xargs -d '\\n' sha256sum"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sid_actors.lesson_prompts import EVIDENCE_LIMIT, RULES_LIMIT, lessons_part
-from sid_actors.prompting import compose
+from sid_actors.prompts.compose import compose
+from sid_actors.prompts.lessons import EVIDENCE_LIMIT, RULES_LIMIT, lessons_part
 from sid_actors.track import Told
 from sid_protocol.commands import DraftPlan, RunPlan
 from tests.actors.fakes import PLAN, FakeTrack

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import trio
 
-from sid_actors.activity import ActivityLog
 from sid_actors.backends.base import Turn
 from sid_actors.backends.local.adapter import LocalBackend
 from sid_actors.backends.parse import parse_advice, parse_brief, parse_judgement, parse_plan
 from sid_actors.jobs.job import Mount
 from sid_actors.track import Attempt
-from sid_actors.workbench.sandbox import Sandbox
-from sid_actors.workbench.toolchain import find_toolchain
+from sid_actors.watching.activity import ActivityLog
+from sid_actors.workbench.sandbox.bwrap import Sandbox
+from sid_actors.workbench.sandbox.toolchain import find_toolchain
 from sid_protocol.errors import BackendError
 from sid_protocol.records import Plan
 from sid_protocol.settings import Scope, Settings

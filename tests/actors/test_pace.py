@@ -10,9 +10,9 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sid_actors.backends.pace import FIRST_PAUSE_S, Pace
-from sid_actors.backends.reply import BrokenStreamError
-from sid_actors.backends.sse import EventReader
+from sid_actors.backends.model.pace import FIRST_PAUSE_S, Pace
+from sid_actors.backends.model.reply import BrokenStreamError
+from sid_actors.backends.model.sse import EventReader
 
 
 async def calls(pace: Pace, number: int) -> list[float]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from sid_actors.backends.prefixes import KEPT, LEAD_S, Prefixes
+from sid_actors.backends.model.prefixes import KEPT, LEAD_S, Prefixes
 from tests.actors.model_server import Failure, ModelServer, Say, model_server, say, tool
 from tests.actors.test_anthropic_backend import GOOD, Stage, stage
 

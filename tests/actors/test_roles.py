@@ -12,9 +12,9 @@ import trio
 
 from sid_actors.actor import WorkRegistry
 from sid_actors.backends.base import Answer, Turn
-from sid_actors.fences import fenced
 from sid_actors.naming import naming
-from sid_actors.prompting import HISTORY_LIMIT, MEMORY_LIMIT, compose, focus, preferred_family
+from sid_actors.prompts.compose import HISTORY_LIMIT, MEMORY_LIMIT, compose, focus, preferred_family
+from sid_actors.prompts.fences import fenced
 from sid_actors.roles.architect import Architect
 from sid_actors.roles.critic import Critic
 from sid_actors.roles.executor import Executor

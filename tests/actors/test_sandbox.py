@@ -12,9 +12,9 @@ import pytest
 from sid_actors.jobs import containment, procfs
 from sid_actors.jobs.job import JobResult, Mount
 from sid_actors.jobs.process import run_job
-from sid_actors.workbench import sandbox as sandbox_module
-from sid_actors.workbench.sandbox import Sandbox, probe_bwrap
-from sid_actors.workbench.toolchain import find_toolchain
+from sid_actors.workbench.sandbox import bwrap as sandbox_module
+from sid_actors.workbench.sandbox.bwrap import Sandbox, probe_bwrap
+from sid_actors.workbench.sandbox.toolchain import find_toolchain
 from tests.actors.job_cases import make_sandbox, make_spec, need_sandbox
 from tests.conftest import MakeRepo
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from trio.testing import MockClock
 
-from sid_actors.activity import ActivityLog
-from sid_actors.signs import Signs, look
+from sid_actors.watching.activity import ActivityLog
+from sid_actors.watching.signs import Signs, look
 
 HOUR_S = 3600.0
 

@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sid_actors.activity import ActivityLog
+from sid_actors.backends.command.stream import LINE_LIMIT, StreamReader
 from sid_actors.backends.parse import ANSWER_LIMIT_BYTES
-from sid_actors.backends.stream import LINE_LIMIT, StreamReader
 from sid_actors.standstill import AgentClock
+from sid_actors.watching.activity import ActivityLog
 from sid_protocol.records import Cost
 
 CLAUDE: list[dict[str, Any]] = [

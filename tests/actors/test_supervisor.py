@@ -16,10 +16,10 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sid_actors.activity import ActivityLog
 from sid_actors.actor import Actor
 from sid_actors.intensity import Intensity
 from sid_actors.supervisor import ChildSpec, RestartIntensityExceeded, Supervisor
+from sid_actors.watching.activity import ActivityLog
 from sid_protocol.commands import Research
 from sid_protocol.errors import WrongMoment
 from sid_protocol.events import ActorCrashed, AgentFailed, Event

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from trio.testing import MockClock
 
-from sid_actors.turnstile import Turnstile
+from sid_actors.backends.command.turnstile import Turnstile
 
 
 class Inside:

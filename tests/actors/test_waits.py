@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from sid_actors.activity import QUIET_S, ActivityLog, what_they_wait_in
 from sid_actors.backends.enclose import watch
 from sid_actors.jobs.job import JobHandle, JobSpec
 from sid_actors.jobs.process import run_job
-from sid_actors.waits import words
+from sid_actors.watching.activity import QUIET_S, ActivityLog, what_they_wait_in
+from sid_actors.watching.waits import words
 
 LIMIT_S = 30.0
 

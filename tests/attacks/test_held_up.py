@@ -7,9 +7,9 @@ import json
 import pytest
 import trio
 
-from sid_actors.activity import ActivityLog
-from sid_actors.backends.stream import StreamReader
-from sid_actors.workbench import searching
+from sid_actors.backends.command.stream import StreamReader
+from sid_actors.watching.activity import ActivityLog
+from sid_actors.workbench.scores import searching
 from tests.actors.workbench.conftest import OpenBay, open_bay, settings_of
 from tests.conftest import MakeRepo
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import pytest
 
 from sid_actors.backends.parse import extract_object
-from sid_actors.workbench.detectors import Case, FileChange, detect
-from sid_actors.workbench.pysyntax import same_but_seeds
-from sid_actors.workbench.scoring import parse_number
-from sid_actors.workbench.steering import steered
+from sid_actors.workbench.checks.detectors import Case, FileChange, detect
+from sid_actors.workbench.checks.pysyntax import same_but_seeds
+from sid_actors.workbench.checks.steering import steered
+from sid_actors.workbench.scores.scoring import parse_number
 from sid_protocol.errors import BackendError
 
 LONG = 200_000

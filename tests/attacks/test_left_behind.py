@@ -11,8 +11,9 @@ import pytest
 
 from sid_actors.git.trees import FILE, LINK
 from sid_actors.jobs import overload
-from sid_actors.workbench import deleting, disk, edits
-from sid_actors.workbench.seal import may_be_checked_out
+from sid_actors.workbench import edits
+from sid_actors.workbench.checkouts import deleting, disk
+from sid_actors.workbench.checks.seal import may_be_checked_out
 from tests.actors.workbench.conftest import OpenBay, open_bay
 from tests.conftest import MakeRepo
 

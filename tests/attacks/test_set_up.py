@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sid_actors.workbench.toolchain import venv_prefix
+from sid_actors.workbench.sandbox.toolchain import venv_prefix
 from tests.actors.workbench.conftest import OpenBay, open_bay
 from tests.conftest import MakeRepo
 from tests.e2e.harness import sandbox_works

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from sid_actors.git import refs
-from sid_actors.workbench import deleting, pool, registration
+from sid_actors.workbench.checkouts import deleting, pool, registration
 from sid_daemon.main import main
 from sid_daemon.store import shown
 from sid_daemon.store.journal import Journal

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from sid_actors.activity import ActivityLog
 from sid_actors.jobs.job import Mount
 from sid_actors.track import Track
+from sid_actors.watching.activity import ActivityLog
 from sid_protocol.records import Cost, Plan
 
 Role = Literal[

@@ -1,4 +1,4 @@
-"""What back ends need of a sandbox and of a job: how one is made, watched, and ended without grace.
+"""What back ends need of a sandbox and of a job: its environment, how it is made, watched, and ended without grace.
 
 Back ends do not know the workbench; the composition root hands them its `Sandbox` as an `Enclose`.
 """
@@ -12,14 +12,17 @@ from typing import Any, Protocol
 
 import trio
 
-from sid_actors.activity import ActivityLog
 from sid_actors.jobs.job import Enclosure, JobHandle, JobResult, JobSpec, Mount
 from sid_actors.jobs.process import OnOutput, run_job
+from sid_actors.watching.activity import ActivityLog
 from sid_protocol.errors import WorldError
+
+PASSED_ON = ("PATH", "HOME", "LANG", "TERM", "USER")
+"""All that an agent gets of the daemon's environment, besides what `agent_env` names."""
 
 
 class Enclose(Protocol):
-    """Makes a sandbox; `workbench.sandbox.Sandbox` is one."""
+    """Makes a sandbox; the workbench's `Sandbox` is one."""
 
     def __call__(
         self,

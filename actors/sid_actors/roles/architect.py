@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sid_actors.activity import ActivityLog
 from sid_actors.backends.parse import parse_advice
 from sid_actors.roles.role import Asked, RoleActor, ask
+from sid_actors.watching.activity import ActivityLog
 from sid_protocol.commands import AdvisePlan
 from sid_protocol.events import AgentFailed, PlanAdvised, WorkFailed
 

@@ -12,9 +12,9 @@ from typing import Literal, cast
 
 import trio
 
-from sid_actors.activity import ActivityLog
 from sid_actors.actor import Actor
 from sid_actors.track import Track
+from sid_actors.watching.activity import ActivityLog
 from sid_actors.work_failed import work_failed
 from sid_actors.workbench.base import Bench, BenchRun, Company
 from sid_protocol.commands import Measure, RunGuards

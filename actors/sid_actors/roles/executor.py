@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sid_actors.activity import ActivityLog
 from sid_actors.backends.base import Answer
-from sid_actors.fences import clipped
+from sid_actors.prompts.fences import clipped
 from sid_actors.roles.role import RoleActor, failed, make_turn
 from sid_actors.track import Track
+from sid_actors.watching.activity import ActivityLog
 from sid_actors.workbench.base import Collected, Workbench
 from sid_actors.workbench.local import candidate_message
 from sid_protocol.commands import RunPlan

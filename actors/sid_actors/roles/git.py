@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sid_actors.activity import ActivityLog
 from sid_actors.actor import Actor
 from sid_actors.git.apply import open_pull_request, push
 from sid_actors.git.master import Conflict, GitMaster
 from sid_actors.git.refs import BranchMovedError
 from sid_actors.track import Track
+from sid_actors.watching.activity import ActivityLog
 from sid_actors.work_failed import work_failed
 from sid_actors.workbench.local import LocalWorkbench
 from sid_protocol.commands import AdvanceBranch, BuildMerge, CloseRound
@@ -87,7 +87,7 @@ class GitActor(Actor[GitCommand, GitEvent]):
         executors = [executor for executor, _ in message.losers]
         executors += [message.winner] if message.winner else []
         known = [worktree_name(topic, iteration, executor) for executor in executors]
-        await self.workbench.checkouts.clean((), iteration, known)
+        await self.workbench.worktrees.clean((), iteration, known)
         for executor in executors:
             await self.git.delete_branch(topic, iteration, executor)
         notes = await self._publish(message, activity) if message.merged else ()

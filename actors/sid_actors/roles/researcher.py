@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from sid_actors.activity import ActivityLog
 from sid_actors.backends.parse import parse_brief
 from sid_actors.roles.role import Asked, RoleActor, ask
+from sid_actors.watching.activity import ActivityLog
 from sid_protocol.commands import Research
 from sid_protocol.events import AgentFailed, BriefDone, WorkFailed
 

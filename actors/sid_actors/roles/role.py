@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, cast
 
-from sid_actors.activity import ActivityLog
 from sid_actors.actor import Actor, E, M
 from sid_actors.backends.base import Backend, Role, Turn
-from sid_actors.prompting import compose
+from sid_actors.prompts.compose import compose
 from sid_actors.track import Track
+from sid_actors.watching.activity import ActivityLog
 from sid_actors.work_failed import work_failed
 from sid_actors.workbench.base import Workbench
 from sid_protocol.commands import (

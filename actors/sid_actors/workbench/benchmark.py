@@ -26,18 +26,18 @@ from sid_actors.jobs.limits import blame, limits_of
 from sid_actors.jobs.overload import room_in
 from sid_actors.jobs.process import run_job
 from sid_actors.standstill import AgentClock, Standstill
-from sid_actors.workbench import searching
 from sid_actors.workbench.base import ALONE, BenchRun, CommandRun, Company
+from sid_actors.workbench.checkouts.pool import PlainCheckout
+from sid_actors.workbench.checks.seal import SealRules
 from sid_actors.workbench.local import known_seal
 from sid_actors.workbench.machine import MachineLock
-from sid_actors.workbench.matching import Match
-from sid_actors.workbench.pool import PlainCheckout
-from sid_actors.workbench.sandbox import Sandbox
-from sid_actors.workbench.scoring import Score, ScoreFault, check_format, parse_score, within
-from sid_actors.workbench.seal import SealRules
+from sid_actors.workbench.sandbox.bwrap import Sandbox
+from sid_actors.workbench.sandbox.toolchain import Toolchain, find_toolchain
+from sid_actors.workbench.scores import searching
+from sid_actors.workbench.scores.matching import Match
+from sid_actors.workbench.scores.scoring import Score, ScoreFault, check_format, parse_score, within
 from sid_actors.workbench.setup_store import SetupFailed
 from sid_actors.workbench.shared import Prepared, Shared
-from sid_actors.workbench.toolchain import Toolchain, find_toolchain
 from sid_protocol.errors import BenchmarkError
 from sid_protocol.records import Category
 from sid_protocol.settings import Settings

@@ -19,11 +19,11 @@ import trio
 
 from sid_actors.git.cli import DEADLINE_S, OUTPUT_MB, GitOutput, GitPrintedTooMuch, GitTimedOut, git
 from sid_actors.git.trees import GITLINK, LINK, Entry, files, lookup, open_repository, tree_of
-from sid_actors.workbench import disk
-from sid_actors.workbench.checkouts import Worktree
-from sid_actors.workbench.conversions import ATTRIBUTES
-from sid_actors.workbench.patterns import literal
-from sid_actors.workbench.seal import Refusal, Seal
+from sid_actors.workbench.checkouts import disk
+from sid_actors.workbench.checkouts.conversions import ATTRIBUTES
+from sid_actors.workbench.checkouts.worktrees import Worktree
+from sid_actors.workbench.checks.patterns import literal
+from sid_actors.workbench.checks.seal import Refusal, Seal
 from sid_protocol.settings import Settings
 
 IGNORED = (

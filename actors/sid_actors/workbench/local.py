@@ -32,18 +32,12 @@ from sid_actors.git.trees import (
 )
 from sid_actors.jobs.job import Mount
 from sid_actors.workbench.base import Collected
-from sid_actors.workbench.checkouts import Checkouts, Worktree
-from sid_actors.workbench.edits import (
-    IGNORED_FOLDERS,
-    ConversionConfig,
-    Edits,
-    conversion_config,
-    find_edits,
-)
-from sid_actors.workbench.fingerprint import fingerprint
-from sid_actors.workbench.inspection import inspect
-from sid_actors.workbench.pool import PlainCheckout
-from sid_actors.workbench.seal import (
+from sid_actors.workbench.checkouts.pool import PlainCheckout
+from sid_actors.workbench.checkouts.submodules import Stamps, stamps, submodule_paths
+from sid_actors.workbench.checkouts.worktrees import Worktree, Worktrees
+from sid_actors.workbench.checks.fingerprint import fingerprint
+from sid_actors.workbench.checks.inspection import inspect
+from sid_actors.workbench.checks.seal import (
     Refusal,
     Seal,
     SealRules,
@@ -51,8 +45,14 @@ from sid_actors.workbench.seal import (
     has_control_characters,
     make_seal,
 )
+from sid_actors.workbench.edits import (
+    IGNORED_FOLDERS,
+    ConversionConfig,
+    Edits,
+    conversion_config,
+    find_edits,
+)
 from sid_actors.workbench.shared import Shared
-from sid_actors.workbench.submodules import Stamps, stamps, submodule_paths
 from sid_protocol.errors import GitError
 from sid_protocol.ids import worktree_name
 from sid_protocol.records import Category
@@ -86,12 +86,12 @@ class LocalWorkbench:
         nursery: trio.Nursery,
         shared: Shared | None = None,
     ) -> None:
-        self.checkouts = Checkouts(info, root, topic, nursery, self._is_walled)
+        self.worktrees = Worktrees(info, root, topic, nursery, self._is_walled)
         self._nursery = nursery
         self._info = info
         self._topic = topic
         self._settings = settings
-        self._view = PlainCheckout(info.common_dir, f"{self.checkouts.pool}/view")
+        self._view = PlainCheckout(info.common_dir, f"{self.worktrees.pool}/view")
         self._view_lock = trio.Lock()
         self._viewed: str | None = None
         self._open: dict[str, Worktree] = {}
@@ -104,7 +104,7 @@ class LocalWorkbench:
     async def open_worktree(self, iteration: int, executor: str, base: str, start: str | None = None) -> str:
         """See `Workbench.open_worktree`."""
         self._forget_closed()
-        made = await self.checkouts.open(iteration, executor, start or base)
+        made = await self.worktrees.open(iteration, executor, start or base)
         seal = await seal_of(self._info.common_dir, base, self._settings())
         modules = () if made.is_plain else await submodule_paths(self._info.common_dir, made.start)
         shown = await self._show(made.path, base)
@@ -214,7 +214,7 @@ class LocalWorkbench:
                 await self._show(self._view.folder, commit)
                 self._viewed = commit
                 # What agents read now is what candidates will begin with.
-                self._nursery.start_soon(self.checkouts.prepare, commit)
+                self._nursery.start_soon(self.worktrees.prepare, commit)
         return self._view.folder
 
     def _is_walled(self) -> bool:
@@ -222,7 +222,7 @@ class LocalWorkbench:
 
     def _forget_closed(self) -> None:
         for name, made in list(self._open.items()):
-            if not self.checkouts.holds(made):
+            if not self.worktrees.holds(made):
                 del self._open[name]
                 self._sealed.pop(made.path, None)
                 self._shown.pop(made.path, None)
@@ -239,7 +239,7 @@ class LocalWorkbench:
 
     async def close(self) -> None:
         """Remove the run's worktrees and its pool."""
-        await self.checkouts.close()
+        await self.worktrees.close()
 
     def _identity(self, differences: list[Change], commit: str) -> tuple[str, str]:
         common_dir = self._info.common_dir

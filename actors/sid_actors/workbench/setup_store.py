@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sid_actors.git.trees import files, open_repository, tree_of
-from sid_actors.workbench import deleting, disk
-from sid_actors.workbench.words import named_paths
+from sid_actors.workbench.checkouts import deleting, disk
+from sid_actors.workbench.checks.named_paths import named_paths
 from sid_protocol.errors import REFUSED, BenchmarkError
 
 LOCK_FILES = (

@@ -22,9 +22,10 @@ from sid_actors.jobs.job import JobResult, JobSpec, JobStartError, Mount
 from sid_actors.jobs.limits import blame, limits_of
 from sid_actors.jobs.overload import room_in
 from sid_actors.jobs.process import run_job
-from sid_actors.workbench import pool
+from sid_actors.workbench.checkouts import pool
 from sid_actors.workbench.machine import MachineLock
-from sid_actors.workbench.sandbox import Sandbox
+from sid_actors.workbench.sandbox.bwrap import Sandbox
+from sid_actors.workbench.sandbox.toolchain import find_toolchain, venv_prefix
 from sid_actors.workbench.setup_store import (
     SetupFailed,
     digest_of,
@@ -33,7 +34,6 @@ from sid_actors.workbench.setup_store import (
     results_of,
     take_oldest,
 )
-from sid_actors.workbench.toolchain import find_toolchain, venv_prefix
 from sid_protocol.errors import BenchmarkError, SettingsInvalid
 from sid_protocol.settings import Settings
 

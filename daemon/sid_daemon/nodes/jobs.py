@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sid_actors.backends.visible import agent_paths, resolve_command
+from sid_actors.backends.command.visible import agent_paths, resolve_command
 from sid_actors.jobs.job import JobLimits, JobResult, JobSpec
 from sid_actors.jobs.process import run_job
-from sid_actors.workbench.sandbox import Sandbox
-from sid_actors.workbench.toolchain import Toolchain, find_toolchain
+from sid_actors.workbench.sandbox.bwrap import Sandbox
+from sid_actors.workbench.sandbox.toolchain import Toolchain, find_toolchain
 from sid_daemon.nodes.folder import NodeFolder, RunFolder
 from sid_protocol.errors import Refused, SettingsInvalid
 from sid_protocol.params import NodeParams

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import trio
 
-from sid_actors.activity import what_they_wait_in
+from sid_actors.watching.activity import what_they_wait_in
 from sid_daemon import track_config, verifying
 from sid_daemon.about import About
 from sid_daemon.clock import now_iso

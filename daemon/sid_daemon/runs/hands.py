@@ -13,12 +13,11 @@ from typing import Any
 
 import trio
 
-from sid_actors.activity import ActivityLog
-from sid_actors.backends.anthropic_api import AnthropicBackend
 from sid_actors.backends.base import Answer, Backend, Turn
-from sid_actors.backends.command import CommandBackend
+from sid_actors.backends.command.adapter import CommandBackend
 from sid_actors.backends.local.adapter import LocalBackend
-from sid_actors.backends.purse import Purse
+from sid_actors.backends.model.anthropic_api import AnthropicBackend
+from sid_actors.backends.model.purse import Purse
 from sid_actors.git.master import GitMaster
 from sid_actors.git.repository import RepoInfo, discover
 from sid_actors.roles.architect import Architect
@@ -29,9 +28,10 @@ from sid_actors.roles.git import GitActor
 from sid_actors.roles.planner import Planner
 from sid_actors.roles.researcher import Researcher
 from sid_actors.supervisor import ChildSpec
+from sid_actors.watching.activity import ActivityLog
 from sid_actors.workbench.benchmark import LocalBench
 from sid_actors.workbench.local import LocalWorkbench, seal_of
-from sid_actors.workbench.sandbox import Sandbox
+from sid_actors.workbench.sandbox.bwrap import Sandbox
 from sid_actors.workbench.shared import Shared
 from sid_daemon.core.state import RunState
 from sid_daemon.replay.replayer import make_replayer
@@ -300,7 +300,7 @@ class RunHands:
         known = self._worktrees(state)
         with trio.move_on_after(CLEANUP_LIMIT_S) as scope:
             try:
-                await self.workbench.checkouts.clean((), state.iteration, known)
+                await self.workbench.worktrees.clean((), state.iteration, known)
                 await self.workbench.close()
             except (SidError, OSError) as error:  # a disk that is full or read-only
                 self.tell("cleanup_failed", str(error))
@@ -315,12 +315,12 @@ class RunHands:
 
     async def clean(self, keep: tuple[str, ...], iteration: int) -> list[str]:
         """See `steward.Ground.clean`."""
-        return await self.workbench.checkouts.clean(keep, iteration, self._worktrees(self._state()))
+        return await self.workbench.worktrees.clean(keep, iteration, self._worktrees(self._state()))
 
     async def check_free(self, iteration: int, agents: int) -> None:
         """See `steward.Ground.check_free`."""
         executors = [ids.executor_id(number) for number in range(1, agents + 1)]
-        await self.workbench.checkouts.check_free(iteration, executors)
+        await self.workbench.worktrees.check_free(iteration, executors)
 
     async def head(self) -> tuple[str, bool]:
         """See `steward.Ground.head`."""

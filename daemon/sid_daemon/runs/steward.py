@@ -12,8 +12,8 @@ from typing import Protocol
 
 import trio
 
-from sid_actors.activity import ActivityLog
 from sid_actors.actor import Actor
+from sid_actors.watching.activity import ActivityLog
 from sid_actors.work_failed import work_failed
 from sid_daemon import track_config
 from sid_protocol.commands import PrepareRound, ReturnIdeas

@@ -20,19 +20,19 @@ from typing import Any, TypeVar
 
 import trio
 
-from sid_actors.activity import ActivityLog
-from sid_actors.backends.anthropic_api import AnthropicBackend
 from sid_actors.backends.base import Backend, Turn
-from sid_actors.backends.command import CommandBackend
+from sid_actors.backends.command.adapter import CommandBackend
+from sid_actors.backends.model.anthropic_api import AnthropicBackend
+from sid_actors.backends.model.purse import Purse
 from sid_actors.backends.parse import parse_answer
-from sid_actors.backends.purse import Purse
 from sid_actors.git.repository import RepoInfo
 from sid_actors.jobs import scratch
-from sid_actors.setup_prompts import SetupRole, setup_prompt
+from sid_actors.prompts.setup import SetupRole, setup_prompt
 from sid_actors.track import Attempt, Told
-from sid_actors.workbench.pool import PlainCheckout
-from sid_actors.workbench.sandbox import Sandbox
-from sid_actors.workbench.toolchain import find_toolchain
+from sid_actors.watching.activity import ActivityLog
+from sid_actors.workbench.checkouts.pool import PlainCheckout
+from sid_actors.workbench.sandbox.bwrap import Sandbox
+from sid_actors.workbench.sandbox.toolchain import find_toolchain
 from sid_daemon.setup.drafting import OpenSite, default_branch, draft_of, find_root
 from sid_daemon.setup.site import Machine
 from sid_daemon.store.files import write_whole

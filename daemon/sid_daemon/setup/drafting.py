@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from pydantic import JsonValue
 
-from sid_actors.backends.keys import has_key
+from sid_actors.backends.model.keys import has_key
 from sid_actors.git.repository import RepoInfo, tracked_links
 from sid_actors.workbench.base import BenchRun, CommandRun
 from sid_actors.workbench.local import printable

@@ -11,26 +11,26 @@ from pathlib import Path
 
 import trio
 
-from sid_actors.backends.anthropic_api import Service
-from sid_actors.backends.keys import read_key
-from sid_actors.backends.visible import check_agent_command
+from sid_actors.backends.command.turnstile import Turnstile, processors
+from sid_actors.backends.command.visible import check_agent_command
+from sid_actors.backends.model.anthropic_api import Service
+from sid_actors.backends.model.keys import read_key
 from sid_actors.git import refs
 from sid_actors.git.master import GitMaster
 from sid_actors.git.repository import RepoInfo, discover
 from sid_actors.git.trees import open_repository
 from sid_actors.standstill import Standstill
-from sid_actors.turnstile import Turnstile, processors
 from sid_actors.workbench.base import BenchRun, CommandRun, Company
 from sid_actors.workbench.benchmark import LocalBench
-from sid_actors.workbench.detectors import check_names
+from sid_actors.workbench.checkouts.pool import delete
+from sid_actors.workbench.checkouts.submodules import check_submodules
+from sid_actors.workbench.checks.detectors import check_names
+from sid_actors.workbench.checks.seal import editable
 from sid_actors.workbench.local import seal_of, tracked_files
 from sid_actors.workbench.machine import MachineLock
-from sid_actors.workbench.pool import delete
-from sid_actors.workbench.sandbox import probe_bwrap
-from sid_actors.workbench.scoring import check_format
-from sid_actors.workbench.seal import editable
+from sid_actors.workbench.sandbox.bwrap import probe_bwrap
+from sid_actors.workbench.scores.scoring import check_format
 from sid_actors.workbench.shared import check_paths
-from sid_actors.workbench.submodules import check_submodules
 from sid_daemon.core.state import RunState
 from sid_daemon.forecast import estimate_line
 from sid_daemon.tools import Tools

@@ -33,7 +33,7 @@ async def test_a_topic_has_its_own_names(repo: MakeRepo, open_bay: OpenBay) -> N
         worktree = await bay.open()
         assert worktree == made.path / "worktrees/speed/round_1_executor_1"
         assert "experiment/speed/round_1_executor_1" in made.branches()
-        assert await bay.workbench.checkouts.clean({"executor_1"}, 1, ()) == []
+        assert await bay.workbench.worktrees.clean({"executor_1"}, 1, ()) == []
         assert worktree.exists()
     assert not (made.path / "worktrees").exists()
 
@@ -100,10 +100,10 @@ async def test_a_dead_daemons_worktrees_are_removed_by_the_records_alone(
     async with open_bay(made) as bay:
         # The fourth has a name of this run's, but this run did not make it.
         known = [f"round_1_executor_{number}" for number in (1, 2, 4, 9)]
-        notes = await bay.workbench.checkouts.clean({"executor_2"}, 1, known)
+        notes = await bay.workbench.worktrees.clean({"executor_2"}, 1, known)
         left = [worktrees / f"round_1_executor_{number}" for number in (3, 4)]
         assert notes == [f"{path} is not of this run and was left alone" for path in left]
-        assert await bay.workbench.checkouts.clean({"executor_2"}, 1, known) == notes
+        assert await bay.workbench.worktrees.clean({"executor_2"}, 1, known) == notes
         assert not (worktrees / "round_1_executor_1").exists()
         assert (worktrees / "round_1_executor_2").exists()
         assert elsewhere in made.worktrees()  # git would forget it on a prune
@@ -130,7 +130,7 @@ async def test_what_a_daemon_left_that_was_killed_while_it_told_git_is_forgotten
             if lock is not None:
                 (admin / name / "locked").write_text(mark if lock == "whole" else lock)
         assert (await bay.open(1)).exists()
-        await bay.workbench.checkouts.clean((), 1, ["round_1_executor_1"])
+        await bay.workbench.worktrees.clean((), 1, ["round_1_executor_1"])
         left = {path.name for path in admin.iterdir()}
     assert left == (set() if lock == "whole" else {"of the users"})
 

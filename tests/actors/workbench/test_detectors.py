@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sid_actors.workbench.detectors import (
+from sid_actors.workbench.checks.detectors import (
     DEFAULTS,
     MEANING,
     Case,
@@ -15,7 +15,7 @@ from sid_actors.workbench.detectors import (
     detect,
     sorted_out,
 )
-from sid_actors.workbench.steering import steered
+from sid_actors.workbench.checks.steering import steered
 from sid_protocol.errors import SettingsInvalid
 
 SEALED = ("bench.py", "judge/__init__.py", "judge/check.py", "judge/expected.json", "judge/data/README")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from sid_actors.git.trees import FILE, PROGRAM, Entry, changes, open_repository, with_changes
-from sid_actors.workbench.fingerprint import fingerprint
+from sid_actors.workbench.checks.fingerprint import fingerprint
 from tests.conftest import MakeRepo
 
 BASE = {

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sid_actors.workbench.detectors import Case, FileChange, detect, sorted_out
-from sid_actors.workbench.steering import steered
+from sid_actors.workbench.checks.detectors import Case, FileChange, detect, sorted_out
+from sid_actors.workbench.checks.steering import steered
 
 MODULES = (
     *(

@@ -13,8 +13,8 @@ import pytest
 import trio
 
 from sid_actors.git.repository import discover
+from sid_actors.workbench.checkouts.pool import PlainCheckout
 from sid_actors.workbench.local import LocalWorkbench
-from sid_actors.workbench.pool import PlainCheckout
 from sid_protocol.errors import GitError
 from tests.actors.workbench.conftest import OpenBay, settings_of
 from tests.actors.workbench.leavings import FILES, LEAVINGS, look
@@ -45,7 +45,7 @@ async def test_no_candidate_leaves_anything_to_the_next(
             worktree = await bay.open(1, number)
             folders.add(worktree.stat().st_ino)
             await trio.to_thread.run_sync(leave, worktree)
-            await bay.workbench.checkouts.clean((), number, ())
+            await bay.workbench.worktrees.clean((), number, ())
             assert not worktree.exists()
             start = made.git("rev-parse", f"{other}~" if number % 2 else other)
             await bay.workbench.view(start)
@@ -53,7 +53,7 @@ async def test_no_candidate_leaves_anything_to_the_next(
             folders.add(again.stat().st_ino)
             assert look(again) == expected[f"{other}~" if number % 2 else other], leave.__name__
             assert Repo(again).git("status", "--porcelain", "--ignored") == "", leave.__name__
-            await bay.workbench.checkouts.clean((), number, ())
+            await bay.workbench.worktrees.clean((), number, ())
         assert len(folders) < len(LEAVINGS)  # it is the same few, over and over
 
 
@@ -72,7 +72,7 @@ async def test_what_was_done_to_gits_own_files_goes_with_the_candidate(
         worktree.git("sparse-checkout", "set", "lib")
         worktree.git("update-ref", "refs/worktree/mine", "HEAD")
         (admin / "MERGE_HEAD").write_text(f"{bay.base}\n")
-        await bay.workbench.checkouts.clean((), 1, ())
+        await bay.workbench.worktrees.clean((), 1, ())
         again = Repo(await bay.open(1, 2))
         admin = Path(again.git("rev-parse", "--absolute-git-dir"))
         assert sorted(path.name for path in admin.iterdir()) == clean
@@ -100,7 +100,7 @@ async def test_a_kept_tree_follows_the_improvement_branch(repo: MakeRepo, open_b
             assert look(worktree) == fresh(made, commit)
             assert Repo(worktree).git("status", "--porcelain", "--ignored") == ""
             assert Repo(worktree).git("write-tree") == made.git("rev-parse", f"{commit}^{{tree}}")
-            await bay.workbench.checkouts.clean((), number, ())
+            await bay.workbench.worktrees.clean((), number, ())
         assert len(inodes) == 1
 
 
@@ -118,7 +118,7 @@ async def test_converted_files_are_gits_to_write(repo: MakeRepo, open_bay: OpenB
             worktree = Path(await bay.workbench.open_worktree(number, "executor_1", start))
             assert look(worktree) == fresh(made, commit), number
             assert Repo(worktree).git("status", "--porcelain") == ""
-            await bay.workbench.checkouts.clean((), number, ())
+            await bay.workbench.worktrees.clean((), number, ())
 
 
 async def test_benchmarks_leave_nothing_to_each_other(repo: MakeRepo) -> None:
@@ -171,7 +171,7 @@ async def test_a_killed_daemons_trees_are_gone_at_the_next_start(repo: MakeRepo,
     made.git("worktree", "add", "-q", "--lock", "--reason", "on a stick", "-b", "users", str(users))
     users.rename(made.path.parent / "unplugged")
     async with open_bay(made) as bay:
-        assert await bay.workbench.checkouts.clean((), 1, ["round_1_executor_1"]) == []
+        assert await bay.workbench.worktrees.clean((), 1, ["round_1_executor_1"]) == []
         assert made.worktrees() == [users]
         assert not half.exists()
         assert look(await bay.open()) == fresh(made, bay.base)
@@ -184,9 +184,9 @@ async def test_what_is_deleted_by_hand_is_made_anew(repo: MakeRepo, open_bay: Op
     made = repo(FILES)
     async with open_bay(made, sandboxed=True) as bay:
         shutil.rmtree(await bay.open(1, 1))
-        await bay.workbench.checkouts.clean((), 1, ())
+        await bay.workbench.worktrees.clean((), 1, ())
         assert look(await bay.open(1, 2)) == fresh(made, bay.base)
-        await bay.workbench.checkouts.clean((), 2, ())
+        await bay.workbench.worktrees.clean((), 2, ())
         shutil.rmtree(made.path / ".sid/topics/default/pool")
         assert look(await bay.open(1, 3)) == fresh(made, bay.base)
 
@@ -198,7 +198,7 @@ async def test_a_folder_put_in_a_worktrees_place_is_left_alone(repo: MakeRepo, o
         made.git("worktree", "remove", "--force", "--force", str(worktree))
         worktree.mkdir(parents=True)
         (worktree / "mine").write_text("mine")
-        await bay.workbench.checkouts.clean((), 1, ())
+        await bay.workbench.worktrees.clean((), 1, ())
         assert (worktree / "mine").read_text() == "mine"
         assert look(await bay.open(1, 2)) == fresh(made, bay.base)
     assert (worktree / "mine").read_text() == "mine"
@@ -222,7 +222,7 @@ async def test_a_pool_on_another_disk_is_copied_from(repo: MakeRepo) -> None:
                 (worktree / "app.py").write_text("COST = 1\n")
                 found = await bench.collect(number, "executor_1", made.head, "Try\n", settings)
                 assert found.paths == ("app.py",)
-                await bench.checkouts.clean((), number, ())
+                await bench.worktrees.clean((), number, ())
                 assert not worktree.exists()
             await bench.close()
         assert not (Path(root) / "pool").exists()

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sid_actors.workbench.patterns import covers, fold, matches
-from sid_actors.workbench.seal import SealRules, editable, has_control_characters, in_scope, make_seal
-from sid_actors.workbench.words import named_paths
+from sid_actors.workbench.checks.named_paths import named_paths
+from sid_actors.workbench.checks.patterns import covers, fold, matches
+from sid_actors.workbench.checks.seal import SealRules, editable, has_control_characters, in_scope, make_seal
 from sid_protocol.settings import Scope
 from tests.actors.workbench.conftest import settings_of
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sid_actors.workbench.matching import asked, serve, told
-from sid_actors.workbench.scoring import Score, ScoreFault, check_format, parse_number, parse_score
+from sid_actors.workbench.scores.matching import asked, serve, told
+from sid_actors.workbench.scores.scoring import Score, ScoreFault, check_format, parse_number, parse_score
 from sid_protocol.errors import SettingsInvalid
 
 finite = st.floats(allow_nan=False, allow_infinity=False)

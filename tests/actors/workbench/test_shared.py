@@ -9,7 +9,7 @@ import pytest
 
 from sid_actors.jobs.job import JobSpec
 from sid_actors.jobs.process import run_job
-from sid_actors.workbench.sandbox import Sandbox
+from sid_actors.workbench.sandbox.bwrap import Sandbox
 from sid_actors.workbench.setup_store import SetupFailed
 from sid_actors.workbench.shared import check_paths
 from sid_protocol.errors import REFUSED, SettingsInvalid

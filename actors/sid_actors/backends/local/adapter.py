@@ -19,7 +19,6 @@ from typing import Any
 import trio
 
 import sid_actors
-from sid_actors.activity import ActivityLog
 from sid_actors.backends.base import Answer, Turn
 from sid_actors.backends.enclose import Enclose, watch
 from sid_actors.backends.local import answers
@@ -31,6 +30,7 @@ from sid_actors.jobs.job import Enclosure, JobResult, JobSpec, JobStartError, Mo
 from sid_actors.jobs.limits import limits_of
 from sid_actors.jobs.overload import room_in
 from sid_actors.jobs.process import run_job
+from sid_actors.watching.activity import ActivityLog
 from sid_protocol.errors import BackendError
 from sid_protocol.records import Cost, Plan
 

@@ -1,0 +1,1 @@
+"""The `command` back end: any program that reads a prompt and writes an answer."""

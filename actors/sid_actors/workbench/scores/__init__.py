@@ -1,0 +1,1 @@
+"""A score, read from what a benchmark printed."""
