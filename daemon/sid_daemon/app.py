@@ -25,7 +25,7 @@ import trio
 from sid_daemon.about import About
 from sid_daemon.daemon_settings import DaemonSettings, read_daemon_settings
 from sid_daemon.lean import import_pydantic, import_pygit2, let_code_go
-from sid_daemon.logs import Logs, StandardError, configure
+from sid_daemon.log.logs import Logs, StandardError, configure
 from sid_daemon.notify import Notifier
 from sid_daemon.redaction import Redactor, secrets_of
 from sid_daemon.rpc.keeping import keep_in_place
@@ -35,6 +35,7 @@ from sid_daemon.store.lock import StateLock
 from sid_daemon.store.registry import Registry
 from sid_protocol import locations
 from sid_protocol.errors import Refused
+from sid_protocol.log_levels import LogLevel
 
 if TYPE_CHECKING:
     from sid_daemon.assembly import Assembly
@@ -53,7 +54,7 @@ _LEAST_FILES, _MOST_FILES = 64, 1 << 16
 """Open files: fewer are too few to start anything with, and nothing needs more."""
 
 
-def emit(level: str, event: str, **fields: Any) -> None:
+def emit(level: LogLevel, event: str, /, **fields: Any) -> None:
     """Log one record."""
     getattr(log, level)(event, **fields)
 

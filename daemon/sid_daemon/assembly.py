@@ -22,13 +22,13 @@ from sid_actors.workbench.sandbox import etc
 from sid_daemon import track_config
 from sid_daemon.about import About
 from sid_daemon.daemon_settings import DaemonSettings
-from sid_daemon.logs import Logs
+from sid_daemon.log.logs import Logs
+from sid_daemon.log.record import Emit
 from sid_daemon.rpc.answers import Answers
 from sid_daemon.rpc.lesson_methods import LessonMethods
 from sid_daemon.rpc.log_methods import LogMethods
 from sid_daemon.rpc.methods import Methods
 from sid_daemon.rpc.reporting import LocalReports
-from sid_daemon.runs.announcing import Emit
 from sid_daemon.runs.charts import Charts
 from sid_daemon.runs.hands import MakeRunConductor
 from sid_daemon.runs.host import Host

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from pages.words import cell, first_line, made_from, table
 from sid_protocol import commands, events
+from sid_protocol.log_levels import LOG_LEVELS
 
 CODE = Path(__file__).parents[2]
 LOG_RECORDS = {
@@ -96,7 +97,6 @@ LOG_RECORDS = {
     "log_file_broken": "the log file cannot be written: `error`",
     "log_records_lost": "the queue was full: `count`",
 }
-_LEVELS = ("debug", "info", "warning", "error", "critical")
 EVENTS_HEAD = f"""\
 # Events
 
@@ -135,13 +135,15 @@ def log_names() -> dict[str, str]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             for name, levels in named_by(node):
                 found.setdefault(name, set()).update(levels)
-    return {name: ", ".join(sorted(levels, key=_LEVELS.index)) for name, levels in found.items()}
+    return {name: ", ".join(sorted(levels, key=LOG_LEVELS.index)) for name, levels in found.items()}
 
 
 def named_by(node: ast.AST) -> list[tuple[str, tuple[str, ...]]]:
-    """Return `(name, levels)` of a record tuple `(level, name, fields)` or of a call that emits one."""
+    """Return `(name, levels)` of a `LogRecord(level, name, fields)` or of a call that emits one."""
     match node:
-        case ast.Tuple(elts=[level, ast.Constant(value=str(name)), _]) if _levels(level):
+        case ast.Call(func=ast.Name(id="LogRecord"), args=[level, ast.Constant(value=str(name)), _]) if (
+            _levels(level)
+        ):
             return [(name, _levels(level))]
         case ast.Assign(
             targets=[ast.Name(id="name")],
@@ -168,7 +170,7 @@ def _levels(node: ast.expr) -> tuple[str, ...]:
     """Return the levels that an expression may stand for; none if it is no level."""
     match node:
         case ast.Constant(value=str(value)):
-            return (value,) if value in _LEVELS else ()
+            return (value,) if value in LOG_LEVELS else ()
         case ast.IfExp(body=one, orelse=other):
             return (*_levels(one), *_levels(other)) if _levels(one) and _levels(other) else ()
         case ast.Name(id="level"):

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from sid_daemon.core.longterm.ladder import STUCK_AFTER, Rung, rung_line, rung_of
+from sid_daemon.log.event_records import log_records
 from sid_daemon.report.text import status_notes, summary_text
 from sid_daemon.rpc.rows import run_row
-from sid_daemon.store.records_log import log_records
 from sid_protocol.settings import Settings
 from tests.core.play import Play, played
 

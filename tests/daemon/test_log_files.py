@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sid_daemon.store.log_files import Line, LogFiles, read_line
+from sid_daemon.log.files import Line, LogFiles, read_line
 
 
 def line(cursor: int, text: str = "") -> Line:

@@ -18,13 +18,13 @@ import structlog
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from sid_daemon import logs as logs_module
-from sid_daemon.logs import Logs, StandardError, configure, under_systemd
+from sid_daemon.log import logs as logs_module
+from sid_daemon.log import subscribers as subscribers_module
+from sid_daemon.log.files import Line
+from sid_daemon.log.logs import Logs, StandardError, configure, under_systemd
+from sid_daemon.log.subscribers import Entry, Filter, read_entry
 from sid_daemon.redaction import Redactor
-from sid_daemon.rpc import subscribers as subscribers_module
 from sid_daemon.rpc.connection import Call
-from sid_daemon.rpc.subscribers import Entry, Filter, read_entry
-from sid_daemon.store.log_files import Line
 from sid_protocol.params import SubscribeParams, UnsubscribeParams
 from sid_protocol.status import Empty, SubscriptionResult
 from tests.daemon.rpc_world import Client, World, serving
@@ -94,7 +94,7 @@ def test_a_record_has_the_promised_fields_and_no_secret(folder: Path) -> None:
 def test_cursors_grow_across_restarts_even_by_force(folder: Path) -> None:
     code = (
         "import os, signal, sys, trio; from pathlib import Path\n"
-        "from sid_daemon.logs import Logs; from sid_daemon.redaction import Redactor\n"
+        "from sid_daemon.log.logs import Logs; from sid_daemon.redaction import Redactor\n"
         "logs = Logs(Path(sys.argv[1]), Redactor())\n"
         "for _ in range(5): logs.emit({'event': 'e'})\n"
         "os.kill(os.getpid(), signal.SIGKILL)"

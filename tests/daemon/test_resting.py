@@ -12,7 +12,7 @@ import trio
 from sid_actors.workbench.machine import MachineLock
 from sid_daemon.core.run import step
 from sid_daemon.core.state import RunState
-from sid_daemon.logs import Logs
+from sid_daemon.log.logs import Logs
 from sid_daemon.redaction import Redactor
 from sid_daemon.rpc.resting import Resting
 from sid_daemon.runs.charts import Charts

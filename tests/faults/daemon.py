@@ -19,10 +19,10 @@ from typing import Any
 
 from sid_actors.git import refs
 from sid_actors.workbench.checkouts import deleting, pool, registration
+from sid_daemon.log.files import LogFiles
 from sid_daemon.main import main
 from sid_daemon.store import shown
 from sid_daemon.store.journal import Journal
-from sid_daemon.store.log_files import LogFiles
 from sid_daemon.store.registry import Registry
 
 _passed: Counter[str] = Counter()

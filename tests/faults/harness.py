@@ -22,8 +22,8 @@ from typing import Any
 
 from sid_daemon.core.run import step
 from sid_daemon.core.state import RunState
+from sid_daemon.log.event_records import log_records
 from sid_daemon.store.journal import Journal
-from sid_daemon.store.records_log import log_records
 from sid_protocol.events import parse_event
 from tests.e2e.harness import HANG_S, SEALED_BENCHMARK, World, sandbox_works
 from tests.repos import Repo

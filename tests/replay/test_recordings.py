@@ -107,7 +107,7 @@ async def go_on(recording: Recording, created: RunCreated, stop_at: int | None =
     log: list[tuple[str, dict[str, Any]]] = []
     enough = trio.Event()
 
-    def emit(_level: str, event: str, **fields: Any) -> None:
+    def emit(_level: str, event: str, /, **fields: Any) -> None:
         log.append((event, fields))
         if len(log) == stop_at:
             enough.set()

@@ -13,12 +13,12 @@ import trio
 from sid_actors.git.repository import RepoInfo
 from sid_daemon.core.run import is_active, step
 from sid_daemon.core.state import RunState
+from sid_daemon.log.record import Emit
 from sid_daemon.redaction import Redactor
 from sid_daemon.replay.questions import answers_of, check_question, next_answer
 from sid_daemon.replay.recorder import recording_path, redacted
 from sid_daemon.replay.recording import Entry, Recording, read_recording
 from sid_daemon.replay.redo import Redo
-from sid_daemon.runs.announcing import Emit
 from sid_daemon.runs.conductor import Conductor
 from sid_daemon.runs.host import Host
 from sid_daemon.runs.runstore import RunStore

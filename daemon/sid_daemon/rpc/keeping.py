@@ -13,6 +13,7 @@ from pathlib import Path
 
 import trio
 
+from sid_daemon.log.record import Emit
 from sid_daemon.rpc.listening import Listening
 from sid_daemon.store.lock import StateLock
 from sid_protocol.errors import SidError, StoreError
@@ -24,7 +25,7 @@ _CHANGES = 0x4 | 0x400 | 0x800  # IN_ATTRIB, which an unlink is, IN_DELETE_SELF,
 
 
 async def keep_in_place(
-    listening: Listening, lock: StateLock, listen_anew: Callable[[], None], emit: Callable[..., None]
+    listening: Listening, lock: StateLock, listen_anew: Callable[[], None], emit: Emit
 ) -> None:
     """Make the socket again whenever it is gone, until cancelled.
 

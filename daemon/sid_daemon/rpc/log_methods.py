@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from sid_daemon.log.subscribers import Filter, Subscribers
 from sid_daemon.rpc.connection import Call
-from sid_daemon.rpc.subscribers import Filter, Subscribers
 from sid_daemon.runs.host import Host
 from sid_protocol.params import SubscribeParams, UnsubscribeParams
 from sid_protocol.status import Empty, SubscriptionResult

@@ -10,10 +10,9 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
+from sid_daemon.log.record import Emit, LogRecord
 from sid_daemon.runs.runstore import RunStore
-from sid_daemon.store.records_run import LogRecord
 
-Emit = Callable[..., None]
 WAITING = 64
 """Batches that may wait; a run whose disk is slower than that waits for it."""
 LOG_LIMIT_S = 5.0
@@ -85,11 +84,10 @@ class Announcer:
     def tell(self, records: Sequence[LogRecord]) -> None:
         """Log records now, but for the run's end: that is told by `say_last_words`, when nothing of it is left."""
         for record in records:
-            level, name, fields = record
-            if name == "run_ended":
+            if record.event == "run_ended":
                 self._last_words.append(record)
             else:
-                self._emit(level, name, run_id=self._run_id, **fields)
+                self._emit(record.level, record.event, run_id=self._run_id, **record.fields)
 
     async def say_last_words(self) -> None:
         """Log that the run has ended, and wait for that: of a run that is marked as ended nobody tells any more."""

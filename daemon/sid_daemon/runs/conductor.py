@@ -23,7 +23,8 @@ from sid_daemon.core import deadlines
 from sid_daemon.core.run import is_active
 from sid_daemon.core.state import RunState
 from sid_daemon.core.turn import by_role
-from sid_daemon.runs.announcing import Announcer, Emit
+from sid_daemon.log.record import Emit
+from sid_daemon.runs.announcing import Announcer
 from sid_daemon.runs.folding import Folded, fold_batch
 from sid_daemon.runs.runstore import RunStore
 from sid_protocol.commands import (

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from sid_daemon.core.run import step
 from sid_daemon.core.state import RunState
-from sid_daemon.store.records_log import log_records
-from sid_daemon.store.records_run import LogRecord
+from sid_daemon.log.event_records import log_records
+from sid_daemon.log.record import LogRecord
 from sid_daemon.store.views import Projection, project
 from sid_protocol.events import AnyEvent, RoundClosed
 

@@ -61,6 +61,7 @@ from sid_protocol.commands import (
 )
 from sid_protocol.errors import SidError
 from sid_protocol.events import RunLessons
+from sid_protocol.log_levels import LogLevel
 from sid_protocol.purse import Amount, Ledger
 from sid_protocol.settings import Settings, trust_digest
 
@@ -204,7 +205,7 @@ class RunHands:
             line=line[:1000],
         )
 
-    def _on_model(self, turn: Turn, level: str, event: str, **fields: Any) -> None:
+    def _on_model(self, turn: Turn, level: LogLevel, event: str, **fields: Any) -> None:
         self._host.emit(
             level, event, run_id=self._run.run_id, iteration=turn.iteration, actor=turn.agent_id, **fields
         )

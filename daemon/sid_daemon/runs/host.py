@@ -20,9 +20,9 @@ from sid_daemon.clock import now_iso
 from sid_daemon.core.run import is_active
 from sid_daemon.core.state import RunState
 from sid_daemon.layout import DATABASE
-from sid_daemon.logs import Logs
+from sid_daemon.log.logs import Logs
+from sid_daemon.log.record import Emit
 from sid_daemon.replay.recorder import Recorder, recording_path
-from sid_daemon.runs.announcing import Emit
 from sid_daemon.runs.conductor import Conductor
 from sid_daemon.runs.folding import fold_batch
 from sid_daemon.runs.runstore import CLOSE_LIMIT_S, RunStore

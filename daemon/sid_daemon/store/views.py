@@ -1,6 +1,6 @@
 """The contract files of a root, as far as one event changes them: a projection of the run's state.
 
-Called by the conductor for every event, in the transaction that makes the event durable, so that the files
+Called by `runs.folding` for every event; kept in the transaction that makes the event durable, so that the files
 are views of the journal and can always be written again. Pure: texts by path, no disk. Names, fields and
 semantics are those of the contracts page; where a file only grows (raw data, results, events, force-kills) the
 projection gives entries, and `render_list` makes the whole file.

@@ -1,12 +1,11 @@
-"""What the log tells of a run as a whole: its starts and ends, its settings, its goal. Part of `records_log`. Pure."""
+"""What the log tells of a run as a whole: its starts and ends, its settings, its goal. Part of `event_records`. Pure."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from sid_daemon.core.adoption import by_hand
 from sid_daemon.core.longterm.audit import headline
 from sid_daemon.core.state import ACTIVE, RunState
+from sid_daemon.log.record import LogRecord
 from sid_daemon.report.text import audit_fields, summary_text
 from sid_protocol.events import (
     AnyEvent,
@@ -21,35 +20,32 @@ from sid_protocol.events import (
     StopRequested,
 )
 
-LogRecord = tuple[str, str, dict[str, Any]]
-"""Level, name, fields."""
-
 
 def of_request(event: AnyEvent, after: RunState) -> list[LogRecord]:
     """Return the records of what a user or a daemon asked of a run."""
     match event:
         case RunCreated():
             fields = {"baseline": event.baseline_score, "commit": event.baseline_commit, "root": event.root}
-            return [("info", "run_created", fields)]
+            return [LogRecord("info", "run_created", fields)]
         case RunStarted():
             fields = {"resumed": event.resumed, "after_crash": event.crashed, "rounds": event.rounds}
-            return [("info", "run_started", fields)]
+            return [LogRecord("info", "run_started", fields)]
         case StopRequested():
-            return [("info", "stop_requested", {"now": event.now, "iteration": after.iteration})]
+            return [LogRecord("info", "stop_requested", {"now": event.now, "iteration": after.iteration})]
         case Recalibrated():
             fields = {
                 "score": event.score,
                 "samples": list(event.samples),
                 "deterministic": event.deterministic,
             }
-            return [("info", "recalibrated", {**fields, "best_score": after.best_score})]
+            return [LogRecord("info", "recalibrated", {**fields, "best_score": after.best_score})]
         case RunPaused():
-            return [("info", "run_paused", {"iteration": after.iteration})]
+            return [LogRecord("info", "run_paused", {"iteration": after.iteration})]
         case RunResumed():
-            return [("info", "run_resumed", {"iteration": after.iteration})]
+            return [LogRecord("info", "run_resumed", {"iteration": after.iteration})]
         case ConfigChanged():
             fields = {"field": event.field, "old_value": event.old_value, "new_value": event.new_value}
-            return [("info", "config_changed", {**fields, "source": event.source})]
+            return [LogRecord("info", "config_changed", {**fields, "source": event.source})]
         case _:
             return []
 
@@ -60,11 +56,11 @@ def of_adoption(before: RunState, event: AnyEvent, after: RunState) -> list[LogR
     if isinstance(event, RoundPrepared | RunStarted):
         for one in by_hand(before.settings, after.settings, before.announced):
             fields = {"field": one.key, "old_value": one.old, "new_value": one.new}
-            found.append(("info", "config_changed", {**fields, "source": "settings.json"}))
+            found.append(LogRecord("info", "config_changed", {**fields, "source": "settings.json"}))
     was, now = before.standing, after.standing
     if was != now and before.goal:
         fields = {"iteration": after.iteration, "phase": now.phase, "milestone": now.milestone}
-        found.append(("info", "phase_transition", fields))
+        found.append(LogRecord("info", "phase_transition", fields))
     return found
 
 
@@ -73,7 +69,11 @@ def of_audit(before: RunState, after: RunState) -> list[LogRecord]:
     done = after.audited
     if done is None or done is before.audited:
         return []
-    return [("info", "audit", {"iteration": after.iteration, **audit_fields(done), "told": headline(done)})]
+    return [
+        LogRecord(
+            "info", "audit", {"iteration": after.iteration, **audit_fields(done), "told": headline(done)}
+        )
+    ]
 
 
 def of_end(before: RunState, event: AnyEvent, after: RunState) -> list[LogRecord]:
@@ -89,4 +89,4 @@ def of_end(before: RunState, event: AnyEvent, after: RunState) -> list[LogRecord
     }
     if after.hint:
         fields["hint"] = after.hint
-    return [("error" if after.status == "failed" else "info", "run_ended", fields)]
+    return [LogRecord("error" if after.status == "failed" else "info", "run_ended", fields)]

@@ -1,7 +1,7 @@
 """What the log tells of one event: a few records with flat fields, for people and for programs.
 
-Called by the conductor beside `project`, with the same arguments, so that file, journal and subscribers tell one
-story. Pure; the conductor adds time and run id. Names of records are promises, fields are added at will.
+Called by `runs.folding` beside `project`, with the same arguments, so that file, journal and subscribers tell one
+story. Pure; the log adds time and run id. Names of records are promises, fields are added at will.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from sid_daemon.core.longterm.ladder import rung_line, rung_of
 from sid_daemon.core.rounds.round import seconds_between
 from sid_daemon.core.state import Execution, Round, RunState
 from sid_daemon.core.wording import one_line
+from sid_daemon.log.lesson_records import of_lessons
+from sid_daemon.log.record import LogRecord
+from sid_daemon.log.run_records import of_adoption, of_audit, of_end, of_request
 from sid_daemon.store import views_round as rounds
 from sid_daemon.store import views_state as places
-from sid_daemon.store.records_lessons import of_lessons
-from sid_daemon.store.records_run import LogRecord, of_adoption, of_audit, of_end, of_request
 from sid_protocol import ids
 from sid_protocol.commands import AgentCommand, BuildMerge, Measure, RunPlan, agent_of, role_of
 from sid_protocol.events import (
@@ -39,6 +40,7 @@ from sid_protocol.events import (
     RunMeasured,
     WorkFailed,
 )
+from sid_protocol.log_levels import LogLevel
 from sid_protocol.records import STEPS, ForceKill
 
 _EMPTY = Round(iteration=0, started_at="", head="", baseline_score=None)
@@ -86,33 +88,37 @@ def _of_work(before: RunState, event: AnyEvent, after: RunState) -> list[LogReco
             resumed = before.round is not None and before.round.prepared
             name = "round_resumed" if resumed else "round_started"
             fields = {"head": event.head, "best_score": after.best_score, "ideas": len(event.ideas)}
-            return [("info", name, {**where, **fields}), *([] if resumed else _rung(after, where))]
+            return [LogRecord("info", name, {**where, **fields}), *([] if resumed else _rung(after, where))]
         case BriefDone() if isinstance(command, AgentCommand):
             fields = {"ideas": len(event.brief.ideas), "duration_s": event.duration_s}
             actor = agent_of(command)
-            return [("info", "brief_done", {**where, "step": "research", "actor": actor, **fields})]
+            return [LogRecord("info", "brief_done", {**where, "step": "research", "actor": actor, **fields})]
         case PlanDrafted() if command is not None and isinstance(command, AgentCommand):
-            return [("info", "plan_drafted", {**where, **_drafted(agent_of(command), event, after)})]
+            return [LogRecord("info", "plan_drafted", {**where, **_drafted(agent_of(command), event, after)})]
         case PlanAdvised():
             fields = {"verdict": event.review.verdict, "duration_s": event.duration_s}
             return [
-                ("info", "plan_advised", {**where, "step": "critic_review", "actor": "architect", **fields})
+                LogRecord(
+                    "info", "plan_advised", {**where, "step": "critic_review", "actor": "architect", **fields}
+                )
             ]
         case AgentFailed() | ActorCrashed() if isinstance(command, AgentCommand):
             why = event.why if isinstance(event, AgentFailed) else f"{event.actor} crashed: {event.error}"
             whose = _whose(agent_of(command), role_of(command), where)
             fields = {**whose, "role": role_of(command), "attempt": command.attempt}
-            return [("warning", "agent_failed", {**where, **fields, "reason": one_line(why, 500)})]
+            return [LogRecord("warning", "agent_failed", {**where, **fields, "reason": one_line(why, 500)})]
         case ActorCrashed():
-            return [("error", "actor_crashed", {**where, "actor": event.actor, "reason": event.error})]
+            return [
+                LogRecord("error", "actor_crashed", {**where, "actor": event.actor, "reason": event.error})
+            ]
         case WorkFailed():
-            return [("error", "work_failed", {**where, "reason": event.why, "hint": event.hint})]
+            return [LogRecord("error", "work_failed", {**where, "reason": event.why, "hint": event.hint})]
         case DeadlinePassed():
             late = before.outstanding.get(event.target)
             whose = {"actor": event.target}
             if isinstance(late, AgentCommand):
                 whose = _whose(agent_of(late), role_of(late), where)
-            return [("warning", "deadline_passed", {**where, **whose, "clock": event.clock})]
+            return [LogRecord("warning", "deadline_passed", {**where, **whose, "clock": event.clock})]
         case _:
             return _of_measuring(before, event, where)
 
@@ -129,7 +135,7 @@ def _rung(after: RunState, where: dict[str, Any]) -> list[LogRecord]:
         "rounds": rung.dry,
         "told": rung_line(rung),
     }
-    return [("warning" if rung.is_report else "info", "ladder_step", {**where, **fields})]
+    return [LogRecord("warning" if rung.is_report else "info", "ladder_step", {**where, **fields})]
 
 
 def _drafted(planner: str, event: PlanDrafted, after: RunState) -> dict[str, Any]:
@@ -151,16 +157,20 @@ def _of_measuring(before: RunState, event: AnyEvent, where: dict[str, Any]) -> l
             fields = {"commit": event.commit, "diff_stat": event.diff_stat, "duration_s": event.duration_s}
             if event.findings:
                 fields["findings"] = list(event.findings)
-            level = "warning" if event.findings else "info"
+            level: LogLevel = "warning" if event.findings else "info"
             return [
-                (level, "candidate_committed", {**where, **_executing(command.executor, where), **fields})
+                LogRecord(
+                    level, "candidate_committed", {**where, **_executing(command.executor, where), **fields}
+                )
             ]
         case GuardsDone(), _ if command is not None and command.kind == "run_guards":
             red = [one.command for one in event.results if not one.passed]
             fields = {"passed": not red, "red": red, "duration_s": event.duration_s}
-            return [("info", "guards_done", {**where, **_executing(command.executor, where), **fields})]
+            return [
+                LogRecord("info", "guards_done", {**where, **_executing(command.executor, where), **fields})
+            ]
         case RunMeasured(), Measure():
-            return [("info", "benchmark_sample", {**where, **_sample(command, event, where)})]
+            return [LogRecord("info", "benchmark_sample", {**where, **_sample(command, event, where)})]
         case ((MergeBuilt() | MergeConflicted()), BuildMerge()):
             fields = {
                 "step": "tournament",
@@ -168,14 +178,14 @@ def _of_measuring(before: RunState, event: AnyEvent, where: dict[str, Any]) -> l
                 "conflict": isinstance(event, MergeConflicted),
             }
             candidate = candidate_of(where["iteration"], command.executor)
-            return [("info", "merge_tried", {**where, **fields, "candidate": candidate})]
+            return [LogRecord("info", "merge_tried", {**where, **fields, "candidate": candidate})]
         case BranchAdvanced(), _ if command is not None:
-            return [("info", "merged", {**where, **_merged(before, event)})]
+            return [LogRecord("info", "merged", {**where, **_merged(before, event)})]
         case BranchMoved(), _ if command is not None:
             fields = {"expected": event.expected, "actual": event.actual}
-            return [("warning", "branch_moved", {**where, "actor": "git_master", **fields})]
+            return [LogRecord("warning", "branch_moved", {**where, "actor": "git_master", **fields})]
         case IdeasReturned(), _:
-            return [("info", "ideas_returned", where)]
+            return [LogRecord("info", "ideas_returned", where)]
         case _:
             return []
 
@@ -252,11 +262,13 @@ def _of_plans(old: Round, now: Round) -> list[LogRecord]:
         }
         if slot.status == "approved":
             told = {**fields, "hypothesis": one_line(slot.plan.hypothesis)}
-            found.append(("info", "plan_approved", told))
+            found.append(LogRecord("info", "plan_approved", told))
         elif slot.status == "rejected" and slot.plan.critic_review is not None:
             reason = slot.plan.critic_review.rejection_reason or ""
             rule = next((name for name in ("H001", "H002", "H003") if reason.startswith(name)), None)
-            found.append(("info", "plan_rejected", {**fields, "rule": rule, "reason": one_line(reason, 500)}))
+            found.append(
+                LogRecord("info", "plan_rejected", {**fields, "rule": rule, "reason": one_line(reason, 500)})
+            )
     return found
 
 
@@ -275,14 +287,14 @@ def _of_candidates(old: Round, now: Round) -> list[LogRecord]:
         if one.smoke is not None and (was is None or was.status != "done"):
             status = "success" if one.result == "regression" else one.result
             score = {"status": status, "score": one.score, "duration_s": one.benchmark_s}
-            found.append(("info", "benchmark_finished", {**fields, **score}))
+            found.append(LogRecord("info", "benchmark_finished", {**fields, **score}))
         if one.failure is not None and (was is None or was.failure is None):
             why = {
                 "status": one.result,
                 "category": one.failure.category,
                 "reason": one_line(one.failure.what),
             }
-            found.append(("warning", "candidate_failed", {**fields, **why}))
+            found.append(LogRecord("warning", "candidate_failed", {**fields, **why}))
     return found
 
 
@@ -299,20 +311,22 @@ def _started(before: RunState, after: RunState) -> list[LogRecord]:
                 "attempt": command.attempt,
                 "rework": command.rework_of is not None,
             }
-            found.append(("info", "executor_started", fields))
+            found.append(LogRecord("info", "executor_started", fields))
     return found
 
 
 def _of_round(old: Round, now: Round) -> list[LogRecord]:
     """Return force-kills, a block, and the tournament's verdict."""
-    found: list[LogRecord] = [("warning", "force_kill", _kill(kill)) for kill in now.kills[len(old.kills) :]]
+    found: list[LogRecord] = [
+        LogRecord("warning", "force_kill", _kill(kill)) for kill in now.kills[len(old.kills) :]
+    ]
     where = {"iteration": now.iteration}
     if now.blocked and not old.blocked:
-        found.append(("warning", "round_blocked", {**where, "force_kills": len(now.kills)}))
+        found.append(LogRecord("warning", "round_blocked", {**where, "force_kills": len(now.kills)}))
     if now.verdict is not None and old.verdict is None:
         verdict = now.verdict
         fields = {"step": "tournament", "status": verdict.status, "reason": verdict.reason}
-        found.append(("info", "verdict", {**where, **fields, "told": describe(verdict)}))
+        found.append(LogRecord("info", "verdict", {**where, **fields, "told": describe(verdict)}))
     return found
 
 
@@ -356,9 +370,9 @@ def _closed(before: RunState, event: RoundClosed) -> list[LogRecord]:
     if winner is not None:
         fields["candidate"] = candidate_of(now.iteration, winner.executor)
     notes: list[LogRecord] = [
-        ("info", "note", {"iteration": now.iteration, "told": one}) for one in event.notes
+        LogRecord("info", "note", {"iteration": now.iteration, "told": one}) for one in event.notes
     ]
-    return [("info", "round_recorded", fields), *notes]
+    return [LogRecord("info", "round_recorded", fields), *notes]
 
 
 def _steps(before: RunState, after: RunState) -> list[LogRecord]:
@@ -368,7 +382,7 @@ def _steps(before: RunState, after: RunState) -> list[LogRecord]:
     if now is None:
         return []
     return [
-        ("info", "step_started", {"iteration": now.iteration, "step": one})
+        LogRecord("info", "step_started", {"iteration": now.iteration, "step": one})
         for one in STEPS
         if (now.iteration, one) in places.steps_begun(after) - was
     ]

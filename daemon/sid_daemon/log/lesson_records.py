@@ -1,4 +1,4 @@
-"""What the log tells of lessons: promoted, held out of a round, no longer in force. Part of `records_log`."""
+"""What the log tells of lessons: promoted, held out of a round, no longer in force. Part of `event_records`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from sid_daemon.core.longterm.learning import rule_of
 from sid_daemon.core.state import RunState
-from sid_daemon.store.records_run import LogRecord
+from sid_daemon.log.record import LogRecord
 
 
 def of_lessons(before: RunState, after: RunState) -> list[LogRecord]:
@@ -15,7 +15,7 @@ def of_lessons(before: RunState, after: RunState) -> list[LogRecord]:
     was, now = before.round, after.round
     if now is not None and now.lessons_held and (was is None or not was.lessons_held):
         fields = {"iteration": now.iteration, "lessons": list(now.lessons_held)}
-        found.append(("info", "lessons_held_out", fields))
+        found.append(LogRecord("info", "lessons_held_out", fields))
     if before.lessons is after.lessons:
         return found
     for key, lesson in after.lessons.lessons.items():
@@ -24,7 +24,7 @@ def of_lessons(before: RunState, after: RunState) -> list[LogRecord]:
         if lesson.status == "in_force" and (known is None or known.promotions != lesson.promotions):
             trace = after.lessons.traces.get(key)
             rests = {"rounds": list(trace.rounds) if trace else [], "runs": list(lesson.runs)}
-            found.append(("info", "lesson_promoted", {**told, "rule": rule_of(key), **rests}))
+            found.append(LogRecord("info", "lesson_promoted", {**told, "rule": rule_of(key), **rests}))
         elif lesson.status != "in_force" and (known is None or known.status != lesson.status):
             found.append(_ended(lesson.status, {**told, "reason": lesson.why}))
     return found
@@ -32,7 +32,7 @@ def of_lessons(before: RunState, after: RunState) -> list[LogRecord]:
 
 def _ended(status: str, fields: dict[str, Any]) -> LogRecord:
     if status == "retired":
-        return ("info", "lesson_retired", fields)
+        return LogRecord("info", "lesson_retired", fields)
     if status == "dropped":
-        return ("info", "lesson_dropped", fields)
-    return ("info", "lesson_forgotten", fields)
+        return LogRecord("info", "lesson_dropped", fields)
+    return LogRecord("info", "lesson_forgotten", fields)

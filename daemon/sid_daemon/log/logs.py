@@ -21,9 +21,10 @@ from typing import Any, NoReturn
 import structlog
 import trio
 
+from sid_daemon.log.files import FILE_BYTES, KEEP, Line, LogFiles
+from sid_daemon.log.record import LogRecord
+from sid_daemon.log.subscribers import RING_BYTES, Entry, Subscribers, entry_of
 from sid_daemon.redaction import Redactor
-from sid_daemon.rpc.subscribers import RING_BYTES, Entry, Subscribers, entry_of
-from sid_daemon.store.log_files import FILE_BYTES, KEEP, Line, LogFiles
 from sid_protocol.log_levels import LogLevel
 
 FLUSH_S = 0.02
@@ -161,12 +162,12 @@ class Logs:
             self._queue_bytes += len(entry.line.data)
         self._wake()
 
-    def known_of(self, run_id: str, records: Sequence[tuple[str, str, Mapping[str, Any]]]) -> int | None:
+    def known_of(self, run_id: str, records: Sequence[LogRecord]) -> int | None:
         """Return how many of a run's records, the first ones, are in the files; blocks.
 
         Args:
             run_id: The run.
-            records: Level, event and fields of what was to be told last, in order.
+            records: What was to be told last, in order.
 
         Returns:
             None where there is none of them, or the files cannot be read.

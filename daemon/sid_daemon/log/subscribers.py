@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from sid_daemon.log.files import Line, LogFiles
 from sid_daemon.rpc.connection import Call, Connection
-from sid_daemon.store.log_files import Line, LogFiles
 from sid_protocol.errors import Refused, UsageError
 from sid_protocol.jsonrpc import encode_notification
 from sid_protocol.log_levels import LOG_LEVELS, LogLevel

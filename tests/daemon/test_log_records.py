@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sid_daemon.store.records_log import log_records
-from sid_daemon.store.records_run import LogRecord
+from sid_daemon.log.event_records import log_records
+from sid_daemon.log.record import LogRecord
 from sid_protocol.events import (
     ActorCrashed,
     AgentFailed,

@@ -1,0 +1,1 @@
+"""The structured log: what it tells of a run, its files, and those who follow it."""
