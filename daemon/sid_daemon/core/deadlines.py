@@ -36,6 +36,13 @@ class Watched:
     hard_s: float
     idle_s: float | None
 
+    @classmethod
+    def of(
+        cls, command: AgentCommand, settings: Settings, *, started: float, last_seen: float | None
+    ) -> Watched:
+        """Return the clocks of a command's turn, with the limits that the settings give its role."""
+        return cls(command.id, started, last_seen, hard_s(command, settings), idle_s(command, settings))
+
     @property
     def expiry(self) -> tuple[float, Clock]:
         """When its first clock runs out, and which one that is."""

@@ -21,6 +21,7 @@ from sid_actors.git.trees import has_commit, open_repository
 from sid_daemon.core.state import RunState
 from sid_daemon.replay.recorder import WITHHELD
 from sid_daemon.replay.recording import Entry, Recording, file_content
+from sid_daemon.runs.conductor import Salvaged
 from sid_protocol.commands import (
     AdvanceBranch,
     AnyCommand,
@@ -179,9 +180,9 @@ class Redo:
         """See `Hands.spec_for`; a replay has no actors."""
         raise LookupError(f"a replay carries out no {command.kind}")
 
-    async def salvage(self, command: AnyCommand) -> tuple[str | None, str | None]:  # noqa: ARG002 - the protocol's
+    async def salvage(self, command: AnyCommand) -> Salvaged:  # noqa: ARG002 - the protocol's
         """See `Hands.salvage`."""
-        return None, None
+        return Salvaged()
 
     async def close(self, state: RunState) -> None:
         """See `Hands.close`."""

@@ -90,10 +90,7 @@ class Replayer(Conductor):
         return self._clock
 
     def _dispatch(self) -> None:
-        self._changed.set()
-
-    async def _watch_deadlines(self) -> None:
-        await trio.sleep_forever()
+        """Dispatch nothing: the recording answers, and of what is not under way no deadline passes."""
 
     async def _loop(self) -> None:
         while is_active(self.state) or self._goes_on():

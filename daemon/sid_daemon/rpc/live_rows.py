@@ -148,12 +148,8 @@ def _left_s(command: AnyCommand, work: Work | None, settings: Settings, now: flo
     if work is None or work.since is None:
         return None
     if isinstance(command, AgentCommand):
-        watched = deadlines.Watched(
-            command_id=command.id,
-            started=work.since,
-            last_seen=work.activity.last_seen,
-            hard_s=deadlines.hard_s(command, settings),
-            idle_s=deadlines.idle_s(command, settings),
+        watched = deadlines.Watched.of(
+            command, settings, started=work.since, last_seen=work.activity.last_seen
         )
         return _rounded(watched.expiry[0] - now)
     if isinstance(command, Measure):

@@ -6,12 +6,13 @@ and, beside it, show what is durable (see `announcing`).
 
 The only holder of a run's state and the only writer of its journal. It decides nothing: what is to be done
 is `state.outstanding`, and dispatching is sending what of it is neither under way nor held back by a pause, a
-stop or a resume's clean-up. It sleeps to the next deadline and reports what passed.
+stop or a resume's clean-up. Deadlines are watched beside it (see `deadline_watch`).
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Protocol
 
 import trio
@@ -19,30 +20,26 @@ import trio
 from sid_actors.actor import Work
 from sid_actors.supervisor import ChildSpec, RestartIntensityExceeded, Supervisor
 from sid_daemon.clock import now_iso
-from sid_daemon.core import deadlines
 from sid_daemon.core.run import is_active
 from sid_daemon.core.state import RunState
 from sid_daemon.core.turn import by_role
 from sid_daemon.log.record import Emit
 from sid_daemon.runs.announcing import Announcer
+from sid_daemon.runs.deadline_watch import DeadlineWatch
 from sid_daemon.runs.folding import Folded, fold_batch
 from sid_daemon.runs.runstore import RunStore
 from sid_protocol.commands import (
-    AgentCommand,
     AnyCommand,
     CloseRound,
     Halt,
     Inspect,
     Kill,
     PrepareRound,
-    RunPlan,
 )
 from sid_protocol.errors import NotRunning, SidError, StoreError
 from sid_protocol.events import (
     AgentKilled,
     AnyEvent,
-    DeadlinePassed,
-    EvidenceTaken,
     RunFailed,
     RunStopped,
     StopRequested,
@@ -60,8 +57,19 @@ SHOW_LIMIT_S = 30.0
 LEAVE_LIMIT_S = 60.0
 """Longest wait for a busy disk while a run tidies up; the next start removes the rest."""
 FOLDED = 3  # events, in a turn of the loop: each takes up to a millisecond, and 32 may come at once
-LOOKS = 4
-"""So often, within an executor's idle limit, somebody looks for signs of life that nobody reports."""
+
+
+@dataclass(frozen=True, slots=True)
+class Salvaged:
+    """What was left of a killed turn, in git.
+
+    Attributes:
+        commit: None where nothing was changed.
+        diff_stat: What it changes, in a line.
+    """
+
+    commit: str | None = None
+    diff_stat: str | None = None
 
 
 class Hands(Protocol):
@@ -70,8 +78,8 @@ class Hands(Protocol):
     def spec_for(self, command: AnyCommand) -> ChildSpec:
         """Return the child that carries a command out."""
 
-    async def salvage(self, command: AnyCommand) -> tuple[str | None, str | None]:
-        """Commit what a killed executor left; returns `(commit, diff stat)`."""
+    async def salvage(self, command: AnyCommand) -> Salvaged:
+        """Commit what a killed executor left."""
 
     async def close(self, state: RunState) -> None:
         """Remove what the run made beside its branches: worktrees, pool, processes."""
@@ -109,10 +117,10 @@ class Conductor:
         self._up, self._mail = trio.open_memory_channel[AnyEvent](0)
         self._supervisor = Supervisor(outbox=self._up.clone())
         self.clock = self._supervisor.works.clock
-        self.clock.on_change = lambda: self._changed.set()  # noqa: PLW0108 -- another event each time
         self._under_way: dict[str, AnyCommand] = {}
-        self._reported: set[str] = set()
-        self._changed = trio.Event()
+        self._deadlines = DeadlineWatch(
+            self._supervisor.works, lambda: self._under_way, lambda: self.state.settings, self._up.send
+        )
         self._cut: dict[str, Work] = {}
         self._suspending = False
         self._stop_grace_s = STOP_GRACE_S
@@ -171,7 +179,7 @@ class Conductor:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 nursery.start_soon(self._supervise)
-                nursery.start_soon(self._watch_deadlines)
+                nursery.start_soon(self._deadlines.run)
                 nursery.start_soon(self.announcer.run)
                 await self._supervisor.started.wait()
                 try:
@@ -265,7 +273,7 @@ class Conductor:
             if command.id not in self._under_way and self._may(command):
                 self._under_way[command.id] = command
                 self._send(command)
-        self._changed.set()
+        self._deadlines.look_again()
 
     def _may(self, command: AnyCommand) -> bool:
         if self.state.status != "running" or self.state.stopping:
@@ -277,7 +285,7 @@ class Conductor:
             return
         match command:
             case Inspect():
-                self._nursery.start_soon(self._inspect, command)
+                self._nursery.start_soon(self._deadlines.inspect, command)
             case Kill():
                 self._nursery.start_soon(self._kill, command)
             case Halt():
@@ -294,58 +302,6 @@ class Conductor:
         except RestartIntensityExceeded as error:
             await self._up.send(RunFailed(reason=error.message, hint=error.hint))
 
-    # Stragglers
-
-    async def _watch_deadlines(self) -> None:
-        while True:
-            self._changed = trio.Event()
-            wake, due = self._expired()
-            for target, clock in due:
-                self._reported.add(target)
-                await self._up.send(DeadlinePassed(target=target, clock=clock))
-            if not due:
-                with trio.move_on_at(self.clock.trio_time(wake)):
-                    await self._changed.wait()
-                await self._look_for_signs()
-
-    async def _look_for_signs(self) -> None:
-        """Look whether an executor of whom nothing was heard for a while is at work all the same."""
-        for command_id, command in list(self._under_way.items()):
-            work = self.works.get(command_id)
-            if work is not None and work.since is not None and isinstance(command, RunPlan):
-                await work.activity.look_for_signs(self.state.settings.deadlines.executor_idle / LOOKS)
-
-    def _expired(self) -> tuple[float, list[tuple[str, deadlines.Clock]]]:
-        """Return when to look again, and which clocks have run out."""
-        now, watched = self.clock.now(), []
-        for command_id, command in self._under_way.items():
-            work = self.works.get(command_id)
-            if not isinstance(command, AgentCommand) or command_id in self._reported or work is None:
-                continue
-            one = deadlines.Watched(
-                command_id=command_id,
-                started=work.since if work.since is not None else now,
-                last_seen=work.activity.last_seen,
-                hard_s=deadlines.hard_s(command, self.state.settings),
-                idle_s=deadlines.idle_s(command, self.state.settings),
-            )
-            watched.append(one)
-        return deadlines.expired(watched, now, LOOKS)
-
-    async def _inspect(self, command: Inspect) -> None:
-        target = self._under_way.get(command.target)
-        work = self.works.get(command.target)
-        if work is None or not isinstance(target, AgentCommand):
-            return
-        settings = self.state.settings
-        limit = deadlines.hard_s(target, settings)
-        if command.clock == "idle":
-            limit = deadlines.idle_s(target, settings) or limit
-        activity = await work.activity.gather(limit)
-        await self._up.send(
-            EvidenceTaken(cause=command.id, target=target.id, clock=command.clock, activity=activity)
-        )
-
     async def _kill(self, command: Kill) -> None:
         target = self._under_way.get(command.target)
         work = self._supervisor.cancel(command.target)
@@ -354,14 +310,14 @@ class Conductor:
         await work.done.wait()
         if work.answered:
             return
-        commit, stat = await self.hands.salvage(target)
+        left = await self.hands.salvage(target)
         await self._up.send(
             AgentKilled(
                 cause=target.id,
                 reason=command.reason,
                 processes_killed=work.activity.processes_killed,
-                commit=commit,
-                diff_stat=stat,
+                commit=left.commit,
+                diff_stat=left.diff_stat,
                 cost=work.activity.cost,
             )
         )

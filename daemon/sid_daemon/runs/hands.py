@@ -35,7 +35,7 @@ from sid_actors.workbench.sandbox.bwrap import Sandbox
 from sid_actors.workbench.shared import Shared
 from sid_daemon.core.state import RunState
 from sid_daemon.replay.replayer import make_replayer
-from sid_daemon.runs.conductor import Conductor
+from sid_daemon.runs.conductor import Conductor, Salvaged
 from sid_daemon.runs.host import Host
 from sid_daemon.runs.runstore import RunStore
 from sid_daemon.runs.steward import Steward
@@ -283,16 +283,16 @@ class RunHands:
             case _:
                 raise LookupError(f"no actor carries out {command.kind}")
 
-    async def salvage(self, command: AnyCommand) -> tuple[str | None, str | None]:
+    async def salvage(self, command: AnyCommand) -> Salvaged:
         """See `Hands.salvage`."""
         if not isinstance(command, RunPlan):
-            return None, None
+            return Salvaged()
         try:
             left = await collect(self.workbench, self.track, command)
         except SidError as error:
             self.tell("salvage_failed", str(error))
-            return None, None
-        return left.commit, left.diff_stat or None
+            return Salvaged()
+        return Salvaged(left.commit, left.diff_stat or None)
 
     async def close(self, state: RunState) -> None:
         """See `Hands.close`."""
