@@ -36,6 +36,7 @@ from sid_daemon.runs.retelling import tell_what_is_missing
 from sid_daemon.setup.agents import SetupAgents
 from sid_daemon.setup.intake import Intake
 from sid_daemon.setup.site import Machine, OpenLocalSite
+from sid_daemon.store.files import remove_unfinished
 from sid_daemon.store.registry import KnownRun, Registry
 from sid_daemon.tools import Tools
 from sid_protocol.errors import AlreadyRunning, SidError, StoreError
@@ -124,6 +125,8 @@ def _prepare(state_dir: Path) -> list[int]:
     name = hashlib.sha256(str(state_dir).encode()).hexdigest()[:12]
     killed = prepare_jobs(name)  # first: they may be writing there
     scratch.sweep(name)
+    for folder in (state_dir, *state_dir.glob("*/"), *state_dir.glob("copies/*/")):
+        remove_unfinished(folder)
     etc.keep_copies(state_dir / "etc")
     return killed
 

@@ -6,7 +6,6 @@ Blocking; called in worker threads. `idea.md` is taken by rename, so that nothin
 from __future__ import annotations
 
 import json
-import shutil
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
@@ -18,7 +17,7 @@ from pydantic import JsonValue
 from sid_actors.workbench.checks.detectors import check_names
 from sid_actors.workbench.scores.scoring import check_format
 from sid_daemon.goal import read_families, read_ideas, read_rules, render_ideas
-from sid_daemon.store.files import write_whole
+from sid_daemon.store.files import remove_unfinished, write_whole
 from sid_protocol.errors import SettingsInvalid, StoreError
 from sid_protocol.ids import topic_slug
 from sid_protocol.settings import (
@@ -177,8 +176,7 @@ def write_text(root: Path, name: str, text: str) -> None:
 def clear_beside(root: Path) -> None:
     """Remove what a crash left beside files of `config/` that were being written."""
     with _WRITING:
-        for left in (root / "config").glob(".*.new"):
-            left.unlink(missing_ok=True)
+        remove_unfinished(root / "config")
 
 
 def copy_files(source: Path, target: Path) -> None:
@@ -201,20 +199,21 @@ def copy_of(copy: Path) -> Path:
 
 
 def keep_copy(root: Path, copy: Path) -> None:
-    """Keep the user's files as they are now beside the copy of the database; nothing is done where they are kept.
+    """Keep the user's files as they are now beside the copy of the database, if they have not been taken away.
 
     Raises:
         StoreError: they could not be written.
     """
-    kept, beside = copy_of(copy), copy.with_suffix(".config.new")
+    present, kept = root / "config", copy_of(copy)
     try:
-        if kept.is_dir() and all(_bytes(kept / name) == _bytes(root / "config" / name) for name in FILES):
+        if not (present / "settings.json").is_file():
             return
-        shutil.rmtree(beside, ignore_errors=True)
-        copy_files(root / "config", beside)
-        shutil.rmtree(kept, ignore_errors=True)
-        if beside.exists():
-            beside.rename(kept)
+        for name in FILES:
+            data = _bytes(present / name)
+            if data is None:
+                (kept / name).unlink(missing_ok=True)
+            elif data != _bytes(kept / name):
+                write_whole(kept / name, data)
     except OSError as error:
         raise StoreError(
             f"{kept}: {error.strerror}", hint="free some space or mend the permissions"

@@ -160,3 +160,23 @@ def test_a_group_has_a_row_before_its_members() -> None:
     assert (group["source"], rows["deadlines.planner"]["source"]) == ("settings.json", "default")
     asked = setting_rows(parse_file(raw), raw, "deadlines")
     assert [row["key"] for row in asked][:2] == ["deadlines", "deadlines.researcher"]
+
+
+def test_the_users_files_are_kept_as_they_are_until_they_are_taken_away(root: Path) -> None:
+    copy = root / "copies/run.db"
+    kept = track_config.copy_of(copy)
+
+    def texts() -> dict[str, str]:
+        return {path.name: path.read_text() for path in kept.iterdir()}
+
+    track_config.write_text(root, "harness.md", "one rule\n")
+    track_config.keep_copy(root, copy)
+    first = texts()
+    assert first == {path.name: path.read_text() for path in (root / "config").iterdir()}
+    track_config.write_text(root, "goal.md", "faster\n")
+    (root / "config/harness.md").unlink()
+    track_config.keep_copy(root, copy)
+    assert texts() == {"settings.json": first["settings.json"], "goal.md": "faster\n"}
+    (root / "config").rename(root / "away")
+    track_config.keep_copy(root, copy)
+    assert texts() == {"settings.json": first["settings.json"], "goal.md": "faster\n"}

@@ -245,7 +245,7 @@ class Stage:
         assert not (self.root / "pool").exists()
         assert not (self.repo.path / "worktrees").exists()
         assert not [str(path) for path in (self.repo.path / ".git").rglob("*.lock")]
-        assert not [str(path) for path in self.root.rglob("*.new")]
+        assert not [str(path) for top in (self.root, self.world.state) for path in top.rglob("*.new")]
         assert self.repo.fingerprint() == self.before
 
 

@@ -17,14 +17,17 @@ import pytest
 from sid_daemon.layout import RAW_DATA, RESULTS
 from sid_daemon.runs.runstore import RunStore
 from sid_daemon.runs.states import FOLDED_MOST, STATE_VERSION, dump_state
+from sid_daemon.store.databases import copy_database
 from sid_daemon.store.documents import direction_entry, render_list
 from sid_daemon.store.journal import SCHEMA, Batch, Journal
+from sid_daemon.store.kill_file import KillFile
+from sid_daemon.store.lesson_files import LessonFiles
 from sid_daemon.store.registry import Registry
 from sid_daemon.store.views import Projection, project
 from sid_protocol.errors import StoreError
 from sid_protocol.events import RunStopped
 from sid_protocol.settings import Settings
-from tests.core.play import created, played
+from tests.core.play import Play, World, created, played
 
 
 @pytest.fixture
@@ -156,6 +159,16 @@ async def test_a_state_that_took_long_to_fold_is_kept(short_dir: Path) -> None:
 EVENT = RunStopped(at="2025-01-01T00:00:00Z")
 
 
+def killed() -> Play:
+    """Return a run of one round with a force-kill."""
+    play = Play(World(Settings(number_of_agents=2, max_iterations=1, benchmark_command="b")))
+    play.start()
+    play.run(hold="run_plan")
+    play.hang("r1.run.executor_1.0.1")
+    play.run()
+    return play
+
+
 def rows(*numbers: int) -> Projection:
     row = '{{"iteration": {}}}'.format
     return Projection(
@@ -220,6 +233,86 @@ async def test_views_that_a_crash_left_unwritten_are_written_at_the_next_start(s
     assert texts(root) == shown
     assert json.loads(late.read_text())["iteration"] == 2
     await again.close()
+
+
+async def of_three_rows(short_dir: Path) -> tuple[RunStore, dict[str, str]]:
+    """Return the store of a run with three rows, whose copy has two of them, and what its files say."""
+    store = RunStore(short_dir / "root", short_dir / "copy.db")
+    await store.open()
+    for number in (1, 2, 3):
+        await store.commit([EVENT if number > 1 else created(Settings())], rows(number), None)
+        if number == 2:
+            store.journal.copy_to(store.copy_path)
+    await store.export()
+    return store, texts(store.root)
+
+
+async def after_a_crash(store: RunStore) -> dict[str, str]:
+    """Return what the files say once the next daemon has caught up."""
+    again = RunStore(store.root, store.copy_path)
+    await again.open()
+    await again.catch_up()
+    await again.close()
+    return texts(store.root)
+
+
+async def test_files_of_a_root_that_was_put_back_survive_a_crash_before_they_are_written(
+    short_dir: Path,
+) -> None:
+    store, _ = await of_three_rows(short_dir)
+    shutil.rmtree(store.root)
+    store.root.mkdir()
+    await store.record([EVENT], rows(4), None)
+    await store.close()
+    assert sorted(await after_a_crash(store)) == sorted(
+        [RAW_DATA, RESULTS, "tracking/events.json", *(f"state/{number}.json" for number in (1, 2, 3, 4))]
+    )
+
+
+async def test_files_of_a_copy_that_was_brought_back_survive_a_crash_before_they_are_written(
+    short_dir: Path,
+) -> None:
+    store, shown = await of_three_rows(short_dir)
+    await store.close()
+    shutil.rmtree(store.root)
+    copy_database(store.copy_path, store.database, unshown=True)
+    assert sorted(await after_a_crash(store)) == sorted(set(shown) - {"state/3.json"})
+
+
+async def test_an_export_that_is_cut_short_is_finished_at_the_next_start(short_dir: Path) -> None:
+    store, shown = await of_three_rows(short_dir)
+    (store.root / "state/3.json").unlink()
+    blocked = store.root / "state/2.json"
+    blocked.unlink()
+    blocked.mkdir()
+    with pytest.raises(StoreError, match=r"2\.json"):
+        await store.export()
+    await store.close()
+    blocked.rmdir()
+    (store.root / "state/.1.json.7-1.new").write_text("half of i")
+    assert await after_a_crash(store) == shown
+
+
+async def test_what_is_kept_across_runs_survives_a_crash_before_it_is_written(short_dir: Path) -> None:
+    kills, lessons = short_dir / "IMPROVEMENTS.md", LessonFiles(short_dir)
+    steps = killed().steps
+    for whole in (True, False, False):
+        shutil.rmtree(short_dir / "root", ignore_errors=True)
+        store = RunStore(short_dir / "root", short_dir / "r.db", KillFile(kills), lessons=lessons)
+        await store.open()
+        for before, event, after in steps:
+            await store.record([event], project(before, event, after), None)
+        if whole:  # no crash: what is to be there
+            await store.show()
+            told, learned = kills.read_text(), (lessons.folder / "r.json").read_text()
+            kills.unlink()
+            (lessons.folder / "r.json").unlink()
+        else:  # the second time all is told already
+            await store.catch_up()
+            assert kills.read_text() == told
+            assert (lessons.folder / "r.json").read_text() == learned
+        await store.close()
+    assert told.count("agent executor_1") == 1
 
 
 @pytest.mark.parametrize("version", range(1, len(SCHEMA)))

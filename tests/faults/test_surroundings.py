@@ -81,6 +81,13 @@ def test_a_cleaned_repository_costs_nothing_in_mid_run(stage: Stage) -> None:
 
 def test_a_cleaned_repository_costs_nothing_while_no_daemon_runs(stage: Stage) -> None:
     assert stage.crash_at("copy:1:after")
+    for place in (
+        "",
+        "lessons",
+        "copies",
+        f"copies/{stage.run_id}.config",
+    ):  # the crash came in the middle of writing
+        (stage.world.state / place / ".one.7-1.new").write_text("half of i")
     stage.repo.git("clean", "-ffdxq", "-e", "mine.txt")
     stage.check(stage.go_on())
 

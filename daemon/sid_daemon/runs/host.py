@@ -27,6 +27,7 @@ from sid_daemon.runs.conductor import Conductor
 from sid_daemon.runs.folding import fold_batch
 from sid_daemon.runs.runstore import CLOSE_LIMIT_S, RunStore
 from sid_daemon.store.databases import copy_database, first_commit
+from sid_daemon.store.kill_file import KillFile
 from sid_daemon.store.lesson_files import LessonFiles
 from sid_daemon.store.registry import KnownRun, Registry
 from sid_protocol.errors import AlreadyRunning, NoSuchRun, NotRunning, ShuttingDown, SidError, StoreError
@@ -69,6 +70,7 @@ class Host:
         self.registry = registry
         self.state_dir = state_dir
         self.lessons = LessonFiles(state_dir)
+        self._kills = KillFile(state_dir / "IMPROVEMENTS.md")
         self.emit = emit
         self.nursery = nursery
         self.active: dict[str, Conductor] = {}
@@ -216,7 +218,7 @@ class Host:
         return RunStore(
             Path(run.root),
             self.copy_path(run.run_id),
-            self.state_dir / "IMPROVEMENTS.md",
+            self._kills,
             Path(run.common_dir),
             Recorder(recording_path(self.state_dir, run.run_id), Path(run.common_dir), self.logs.redactor),
             self.lessons,
@@ -356,9 +358,7 @@ class Host:
         copy = self.copy_path(run.run_id)
         if await trio.Path(run.root, DATABASE).exists() or not await trio.Path(copy).exists():
             return False
-        if not await trio.to_thread.run_sync(_fits, copy, run.common_dir):
-            return False
-        if not await trio.to_thread.run_sync(_bring_back, copy, Path(run.root)):
+        if not await trio.to_thread.run_sync(_bring_back, copy, Path(run.root), run.common_dir):
             return False
         store = self.store_of(run)
         await self._open(store, run)
@@ -391,10 +391,10 @@ def _fits(copy: Path, common_dir: str) -> bool:
     return commit is not None and has_commit(common_dir, commit)
 
 
-def _bring_back(copy: Path, root: Path) -> bool:
+def _bring_back(copy: Path, root: Path, common_dir: str) -> bool:
     target = root / DATABASE
-    if target.exists() or not copy.exists():
+    if target.exists() or not copy.exists() or not _fits(copy, common_dir):
         return False
     track_config.copy_files(track_config.copy_of(copy), root / "config")
-    copy_database(copy, target)
+    copy_database(copy, target, unshown=True)
     return True

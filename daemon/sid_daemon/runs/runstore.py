@@ -32,8 +32,9 @@ from sid_daemon.lean import let_memory_go
 from sid_daemon.redaction import E
 from sid_daemon.replay.recorder import Recorder
 from sid_daemon.runs.states import STATE_VERSION, dump_state, fold_and_keep
-from sid_daemon.store.documents import LISTS, TELLING, render_list, telling
+from sid_daemon.store.documents import LISTS, TELLING, telling
 from sid_daemon.store.journal import Batch, Journal
+from sid_daemon.store.kill_file import KillFile
 from sid_daemon.store.lesson_files import LessonFiles
 from sid_daemon.store.shown import Shown, Unshown
 from sid_daemon.store.views import Projection
@@ -55,7 +56,7 @@ class RunStore:
     Args:
         root: The track's root; `state/run.db` lies in it.
         copy_path: Where the daemon keeps its copy of the database.
-        kills_path: The daemon's file of force-kills across runs, or None.
+        kills: The daemon's file of force-kills across runs, or None.
         common_dir: The repository's git directory: with it gone, nothing is put back into the root.
         recorder: Keeps the run's recording, or None.
         lessons: Where the daemon keeps what runs have learned, or None.
@@ -65,14 +66,14 @@ class RunStore:
         self,
         root: Path,
         copy_path: Path,
-        kills_path: Path | None = None,
+        kills: KillFile | None = None,
         common_dir: Path | None = None,
         recorder: Recorder | None = None,
         lessons: LessonFiles | None = None,
     ) -> None:
         self.root = root
         self.copy_path = copy_path
-        self._kills_path = kills_path
+        self._kills = kills
         self._recorder = recorder
         self._common_dir = common_dir
         self._lessons = lessons
@@ -92,7 +93,7 @@ class RunStore:
 
     def keep_to_itself(self) -> None:
         """Keep kills and lessons out of the daemon's files: those of a replay are there already."""
-        self._kills_path = self._lessons = None
+        self._kills = self._lessons = None
 
     @property
     def database(self) -> Path:
@@ -240,19 +241,17 @@ class RunStore:
             self._shown.settle()
         except StoreError as error:
             troubles.append(str(error))
-        kills = unshown.entries.get(IMPROVEMENTS)
-        if kills and self._kills_path is not None:
-            try:
-                with self._kills_path.open("a", encoding="utf-8") as file:
-                    file.write(render_list(IMPROVEMENTS, kills))
-            except OSError as error:
-                troubles.append(f"cannot write {self._kills_path}: {error.strerror}")
-        if lessons is not None and self._lessons is not None:
-            try:
-                self._lessons.keep(self.copy_path.stem, lessons)
-            except StoreError as error:
-                troubles.append(str(error))
+        try:
+            if self._kills is not None:
+                self._kills.add(unshown.entries.get(IMPROVEMENTS, ()))
+            self._keep_lessons(lessons)
+        except StoreError as error:
+            troubles.append(str(error))
         return troubles
+
+    def _keep_lessons(self, lessons: str | None) -> None:
+        if lessons is not None and self._lessons is not None:
+            self._lessons.keep(self.copy_path.stem, lessons)
 
     def _copy(self, unshown: Unshown) -> list[str]:
         try:
@@ -282,19 +281,20 @@ class RunStore:
 
     def _catch_up(self) -> None:
         track_config.clear_beside(self.root)
-        self._shown.clear(CHART)
         left = dict(self.journal.unshown_documents())
+        self._shown.clear((CHART, *LISTS, *left))
         for path, text in left.items():
-            self._shown.clear(path)
             if path not in LISTS and path not in TELLING:
                 self._shown.put(path, text)
         self._write_lists()
         self._tell(left)
+        if self._kills is not None:
+            self._kills.catch_up(self.journal)
+        self._keep_lessons(left.get(LESSONS_JSON))
 
     def _write_lists(self) -> list[str]:
         written = []
         for file in LISTS:
-            self._shown.clear(file)
             entries = self.journal.entries(file)
             if entries or file in ALWAYS_THERE:
                 self._shown.put_list(file, entries)
@@ -308,13 +308,16 @@ class RunStore:
 
     def _export(self) -> list[str]:
         written = []
+        self.journal.mark_shown(0)  # cut short, it is done at the next start
         for path, text in self.journal.each_document():
             if path not in LISTS and path not in TELLING:
                 self._shown.put(path, text)
                 written.append(path)
         written += self._write_lists()
         texts = {path: self.journal.document(path) for path in TELLING}
-        return written + self._tell({path: text for path, text in texts.items() if text is not None})
+        written += self._tell({path: text for path, text in texts.items() if text is not None})
+        self.journal.mark_shown(self.journal.seq)
+        return written
 
     def _tell(self, documents: dict[str, str]) -> list[str]:
         """Write the views that tell of others, and make all that was put last; returns their paths."""

@@ -29,8 +29,13 @@ _SURROUNDINGS = frozenset(
 """Errors of disk, memory and permissions; whatever else SQLite reports, the file is not what it was."""
 
 
-def copy_database(source: Path | sqlite3.Connection, target: Path) -> None:
+def copy_database(source: Path | sqlite3.Connection, target: Path, *, unshown: bool = False) -> None:
     """Copy a database consistently, open or not; what lay at the target is replaced at once or not at all.
+
+    Args:
+        source: The database, or its file.
+        target: Where the copy goes.
+        unshown: It goes into a root that has lost its files: the copy knows of no view that is written.
 
     Raises:
         StoreError: the source cannot be read or the copy not be written.
@@ -43,6 +48,9 @@ def copy_database(source: Path | sqlite3.Connection, target: Path) -> None:
         try:
             with closing(sqlite3.connect(beside)) as copy:
                 opened.backup(copy)
+                if unshown and copy.execute("SELECT 1 FROM sqlite_master WHERE name = 'marks'").fetchone():
+                    copy.execute("UPDATE marks SET seq = 0 WHERE name = 'shown'")
+                    copy.commit()
                 # A copy is one file: nothing of it waits in a second one that somebody might forget.
                 copy.execute("PRAGMA journal_mode=DELETE")
         finally:

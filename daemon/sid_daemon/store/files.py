@@ -115,9 +115,9 @@ def sync_folder(path: Path) -> None:
         raise _fault(path, error) from error
 
 
-def remove_beside(path: Path) -> None:
-    """Remove what a crash left beside a file that was being written."""
-    for left in path.parent.glob(f".{path.name}.*.new"):
+def remove_unfinished(folder: Path) -> None:
+    """Remove what a crash left beside files of a folder that were being written; nobody may be writing there."""
+    for left in folder.glob(".*.new"):
         left.unlink(missing_ok=True)
 
 

@@ -171,6 +171,15 @@ class Journal:
         self.seq = seq
         return seq
 
+    def mark_shown(self, seq: int) -> None:
+        """Note at once up to which event the views are in the root, 0 while all of them are about to be written.
+
+        Raises:
+            StoreError: it could not be noted.
+        """
+        self._one("UPDATE marks SET seq = ? WHERE name = 'shown'", (seq,))
+        self.shown = seq
+
     def newest_version(self) -> int:
         """Return the newest version of which there is a snapshot; 0 where there is none."""
         return int(str(next(self._all("SELECT coalesce(max(version), 0) FROM snapshots", ()))[0]))
@@ -229,7 +238,7 @@ class Journal:
 
     def times(self) -> set[tuple[str, str]]:
         """Return time and kind of every event."""
-        return {(str(row[0]), str(row[1])) for row in self._all("SELECT at, kind FROM events", ())}
+        return set(self._pairs("SELECT at, kind FROM events", ()))
 
     def damage(self) -> list[str]:
         """Return what the database finds wrong with itself, at most ten lines; nothing when it is sound."""
@@ -238,13 +247,8 @@ class Journal:
 
     def events_of_kind(self, kind: str, after: int, until: int) -> list[str]:
         """Return the JSON of a kind's events that come after one and not after another, in order."""
-        return [
-            str(row[0])
-            for row in self._all(
-                "SELECT body FROM events WHERE seq > ? AND seq <= ? AND kind = ? ORDER BY seq",
-                (after, until, kind),
-            )
-        ]
+        sql = "SELECT body FROM events WHERE seq > ? AND seq <= ? AND kind = ? ORDER BY seq"
+        return [str(row[0]) for row in self._all(sql, (after, until, kind))]
 
     def written_at(self, path: str) -> int | None:
         """Return the event with which a document became what it is, or None."""
@@ -258,29 +262,20 @@ class Journal:
 
     def documents(self, prefix: str = "") -> list[tuple[str, str]]:
         """Return `(path, text)` of all documents whose path begins with `prefix`, by path."""
-        return [
-            (str(row[0]), str(row[1]))
-            for row in self._all(
-                "SELECT path, body FROM documents WHERE path >= ? AND path < ? ORDER BY path",
-                (prefix, prefix + "\U0010ffff"),
-            )
-        ]
+        sql = "SELECT path, body FROM documents WHERE path >= ? AND path < ? ORDER BY path"
+        return self._pairs(sql, (prefix, prefix + "\U0010ffff"))
 
     def each_document(self) -> Iterator[tuple[str, str]]:
         """Yield `(path, text)` of every document by path, a few at a time, however many there are."""
         last = ""
-        while page := list(
-            self._all("SELECT path, body FROM documents WHERE path > ? ORDER BY path LIMIT ?", (last, _PAGE))
-        ):
-            yield from ((str(path), str(body)) for path, body in page)
-            last = str(page[-1][0])
+        sql = "SELECT path, body FROM documents WHERE path > ? ORDER BY path LIMIT ?"
+        while page := self._pairs(sql, (last, _PAGE)):
+            yield from page
+            last = page[-1][0]
 
     def unshown_documents(self) -> list[tuple[str, str]]:
         """Return `(path, text)` of the documents that a crash may have kept from being written."""
-        return [
-            (str(row[0]), str(row[1]))
-            for row in self._all("SELECT path, body FROM documents WHERE seq > ?", (self.shown,))
-        ]
+        return self._pairs("SELECT path, body FROM documents WHERE seq > ?", (self.shown,))
 
     def entries(self, file: str, first: int | None = None) -> Entries:
         """Return the entries that a list-like view tells in order, of all or of so many of the first."""
@@ -316,7 +311,7 @@ class Journal:
         Raises:
             StoreError: it could not be written.
         """
-        copy_database(self._db, self.path)
+        copy_database(self._db, self.path, unshown=True)
         self._db.close()
         for name in ("-wal", "-shm"):
             self.path.with_name(f"{self.path.name}{name}").unlink(missing_ok=True)
@@ -389,6 +384,9 @@ class Journal:
     def close(self) -> None:
         """Close the database; its write-ahead log is folded in."""
         self._db.close()
+
+    def _pairs(self, sql: str, values: Iterable[object]) -> list[tuple[str, str]]:
+        return [(str(row[0]), str(row[1])) for row in self._all(sql, values)]
 
     def _one(self, sql: str, values: Iterable[object]) -> tuple[object, ...] | None:
         return next(self._all(sql, values), None)

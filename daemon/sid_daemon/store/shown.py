@@ -7,13 +7,13 @@ candidate that there ever was, so a round adds to what lies there, if that is st
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sid_daemon.store.documents import TELLING, render_more, render_pieces, telling
-from sid_daemon.store.files import extend, remove_beside, replace, replace_by_pieces, sync_folder
+from sid_daemon.store.files import extend, remove_unfinished, replace, replace_by_pieces, sync_folder
 from sid_daemon.store.journal import Entries
 from sid_protocol.errors import StoreError
 
@@ -142,10 +142,11 @@ class Shown:
         for folder in sorted(folders):
             sync_folder(folder)
 
-    def clear(self, path: str) -> None:
-        """Remove what a crash left beside a view."""
-        with suppress(OSError):
-            remove_beside(self._root / path)
+    def clear(self, paths: Collection[str]) -> None:
+        """Remove what a crash left beside views."""
+        for folder in {(self._root / path).parent for path in paths}:
+            with suppress(OSError):
+                remove_unfinished(folder)
 
     def show(self, unshown: Unshown) -> list[str]:
         """Write what is not shown yet, and take out of it what is now; what tells of other views is left for `tell`.
