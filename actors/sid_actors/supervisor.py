@@ -159,7 +159,7 @@ class Supervisor:
         work = self.works.works.get(command_id)
         if work is not None:
             if work.activity.processes and not work.scope.cancel_called:
-                work.activity.processes_killed = len(work.activity.processes()[0])
+                work.activity.processes_killed = len(work.activity.processes().states)
             work.scope.cancel()
             if work.since is None:
                 work.done.set()  # it stays known, so that the actor throws the letter away when it comes to it

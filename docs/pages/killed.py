@@ -15,6 +15,10 @@ An agent that is past its hard deadline (`deadlines.researcher` to `deadlines.ex
 kept under an `archive/…` tag; the rest of the round goes on. A force-kill is not retried. `kill_threshold` executors killed
 in one round end that round as `blocked`.
 
+Signs of life are output, stream events, changed files in the worktree, and CPU time: a twentieth of a processor, of the time in
+which others left it one. On an overloaded machine a program that computes is therefore not silent, however little it gets
+(`waiting for a processor`); one that sleeps or polls is.
+
 `sictl show ROUND` prints each kill with its reason and the evidence: the last tool and how often it was repeated, what
 the processes were waiting in, the last output (at most 200 characters). `sictl attach --level warning` has the same
 as `force_kill` records, and `state/improvements.md` in the track's root lists all of them.

@@ -20,6 +20,7 @@ from sid_actors.backends.command.turnstile import Turnstile
 from sid_actors.backends.command.visible import check_agent_command
 from sid_actors.backends.parse import parse_plan
 from sid_actors.watching.activity import ActivityLog
+from sid_actors.watching.signs import Seen
 from sid_actors.workbench.sandbox.bwrap import Sandbox
 from sid_protocol.errors import BackendError, SettingsInvalid
 from sid_protocol.records import agent_schema
@@ -318,7 +319,7 @@ async def test_a_cancelled_turn_leaves_nothing_running_and_nothing_written(stage
 
     assert any("sleep 300" in state or "agent.sh" in state for state in seen.process_states)
     assert activity.processes is not None
-    assert activity.processes() == ((), (), 0)
+    assert activity.processes() == Seen()
     assert turn_folders() == before
 
 

@@ -1,15 +1,28 @@
-"""Quiet signs of life: changed files and CPU time move the idle clock, a program that only waits does not."""
+"""Quiet signs of life: changed files and CPU time move the idle clock, a program that only waits does not.
+
+On a machine whose processors are taken, too: real processes beside real hogs on one processor, without a look at
+how fast they are.
+"""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+import trio
 from trio.testing import MockClock
 
+from sid_actors.backends.enclose import watch
+from sid_actors.jobs.process import run_job
+from sid_actors.jobs.procfs import read_stat
 from sid_actors.watching.activity import ActivityLog
-from sid_actors.watching.signs import Signs, look
+from sid_actors.watching.signs import Seen, Signs, at_work, look
+from tests.actors.job_cases import make_spec
 
 HOUR_S = 3600.0
 
@@ -28,10 +41,10 @@ def test_a_look_counts_what_is_newer_and_nothing_of_tools(short_dir: Path) -> No
     at(tree / "__pycache__/new.pyc", 0)
     at(tree / ".git/index", 0)
 
-    signs = look(1.5, str(tree), time.time() - HOUR_S)
+    signs = look(Seen(cpu_s=1.5), str(tree), time.time() - HOUR_S)
     assert (signs.cpu_s, signs.changed) == (1.5, 1)
     assert abs(signs.newest - time.time()) < HOUR_S
-    assert look(0.0, str(short_dir / "missing"), 0.0) == look(0.0, None, 0.0) == Signs(0.0, 0.0, 0)
+    assert look(Seen(), str(short_dir / "missing"), 0.0) == look(Seen(), None, 0.0) == Signs()
 
 
 async def test_only_work_moves_the_clock(mock_clock: MockClock) -> None:  # noqa: ASYNC124 - trio's clock is asked
@@ -60,7 +73,7 @@ async def test_work_is_seen_after_the_clock_was_put_back(short_dir: Path, mock_c
     def moves() -> bool:
         mock_clock.jump(100)
         before = log.last_seen
-        log.notice(look(0.0, str(tree), 0.0))
+        log.notice(look(Seen(), str(tree), 0.0))
         return log.last_seen != before
 
     assert not moves()
@@ -107,3 +120,106 @@ async def test_a_question_without_an_end_of_line_is_evidence() -> None:  # noqa:
     log.unfinished = "Password: "
     assert log.evidence(60).outputs == ("Hello", "Password:")
     assert log.evidence(60).last_activity == "printing"
+
+
+KEPT, WORKS = "waiting for a processor", "working"
+
+
+@pytest.mark.parametrize(
+    ("cpu_s", "ready_s", "told"),
+    [
+        (30.0, {1: 0.0}, WORKS),
+        (30.0, {1: 60.0}, WORKS),
+        (1.0, {1: 0.0}, None),  # polls
+        (1.0, {1: 40.0}, None),  # polls, and has to wait at times
+        (1.0, {1: 90.0}, KEPT),  # computes as often as it may
+        (0.0, {1: 100.0}, None),  # the wait may have begun before
+        (0.0, {1: 130.0}, KEPT),  # began to wait before the earlier look
+        (1.0, dict.fromkeys(range(9), 40.0), None),  # they wait at the same time
+        (1.0, {1: 0.0, 2: 90.0}, KEPT),
+    ],
+)
+def test_whoever_computes_as_often_as_it_may_is_at_work(
+    cpu_s: float, ready_s: dict[int, float], told: str | None
+) -> None:
+    before = Signs(cpu_s=7.0, ready_s={1: 5.0, 99: 1000.0})
+    since = {thread: ready_s + before.ready_s.get(thread, 0.0) for thread, ready_s in ready_s.items()}
+    assert at_work(before, Signs(cpu_s=7.0 + cpu_s, ready_s=since), 100.0) == told
+
+
+def test_a_start_is_no_work() -> None:
+    assert at_work(Signs(), Signs(cpu_s=0.04), 0.1) is None
+    assert at_work(Signs(), Signs(), 0.0) is None
+
+
+def test_the_cpu_time_of_commands_that_ended_counts() -> None:
+    before = read_stat(os.getpid())
+    burn = "import time\nwhile time.process_time() < 0.2: pass"
+    subprocess.run([sys.executable, "-c", burn], check=True)
+    now = read_stat(os.getpid())
+    assert before
+    assert now
+    assert now.cpu_s - before.cpu_s >= 0.1  # counted in hundredths
+
+
+async def test_the_last_look_is_at_the_limit_however_late_the_others_were(mock_clock: MockClock) -> None:
+    looks: list[int] = []
+
+    def seen() -> Seen:
+        looks.append(1)
+        return Seen()
+
+    log = ActivityLog(processes=seen)
+    # Each look is late by a second; the limit is not. Then something was looked at just now.
+    for passed_s, looked in ((11, 1), (11, 2), (11, 3), (7, 4), (4, 4)):
+        mock_clock.jump(passed_s)
+        await log.look_for_signs(10)
+        assert len(looks) == looked
+
+
+@pytest.fixture
+def crowded() -> Iterator[int]:
+    """A processor that others never leave."""
+    usual = os.sched_getaffinity(0)
+    processor = min(usual)
+    os.sched_setaffinity(0, {processor})
+    # Each in a session of its own: the kernel may share processors out by session first.
+    words = [sys.executable, "-c", "while True: pass"]
+    hogs = [subprocess.Popen(words, start_new_session=True) for _ in range(6)]
+    os.sched_setaffinity(0, usual)
+    try:
+        yield processor
+    finally:
+        for hog in hogs:
+            hog.kill()
+        for hog in hogs:
+            hog.wait()
+
+
+COMMANDS = {
+    "while :; do :; done": True,
+    "while :; do /bin/true; done": True,
+    "while sleep 1; do test -e gone; done": False,
+    "exec sleep 600": False,
+}
+
+
+async def test_whoever_gets_no_processor_is_not_silent(short_dir: Path, crowded: int) -> None:
+    """All are looked at until each that works was seen to."""
+    logs = {command: ActivityLog() for command in COMMANDS}
+
+    async def run(command: str) -> None:
+        words = ("taskset", "-c", str(crowded), "sh", "-c", command)
+        spec = make_spec(short_dir, *words, stands_back=True)
+        await run_job(spec, on_start=lambda handle: watch(logs[command], handle))
+
+    with trio.fail_after(50):
+        async with trio.open_nursery() as nursery:
+            for command in COMMANDS:
+                nursery.start_soon(run, command)
+            while not all(log.last_seen for command, log in logs.items() if COMMANDS[command]):
+                await trio.sleep(1)  # what passes between two looks
+                for log in logs.values():
+                    await log.look_for_signs(0)
+            nursery.cancel_scope.cancel()
+    assert {command: log.last_seen is not None for command, log in logs.items()} == COMMANDS

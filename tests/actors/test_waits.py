@@ -12,6 +12,7 @@ from sid_actors.backends.enclose import watch
 from sid_actors.jobs.job import JobHandle, JobSpec
 from sid_actors.jobs.process import run_job
 from sid_actors.watching.activity import QUIET_S, ActivityLog, what_they_wait_in
+from sid_actors.watching.signs import Seen
 from sid_actors.watching.waits import words
 
 LIMIT_S = 30.0
@@ -78,6 +79,6 @@ async def _is_told(command: str, told: str, cwd: str) -> None:
 
 
 async def test_whoever_was_just_heard_is_not_looked_at() -> None:
-    activity = ActivityLog(processes=lambda: (("7 S do_wait sh",), (), 0.0))
+    activity = ActivityLog(processes=lambda: Seen(states=("7 S do_wait sh",)))
     activity.touch()
     assert await what_they_wait_in({"it": activity}) == {}

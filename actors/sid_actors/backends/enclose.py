@@ -15,6 +15,7 @@ import trio
 from sid_actors.jobs.job import Enclosure, JobHandle, JobResult, JobSpec, Mount
 from sid_actors.jobs.process import OnOutput, run_job
 from sid_actors.watching.activity import ActivityLog
+from sid_actors.watching.signs import Seen
 from sid_protocol.errors import WorldError
 
 PASSED_ON = ("PATH", "HOME", "LANG", "TERM", "USER")
@@ -43,11 +44,12 @@ def watch(activity: ActivityLog, handle: JobHandle) -> None:
     """Let evidence see a job's processes from now on, and let them stand still with the run's agents."""
     activity.clock.enlist(handle)
 
-    def processes() -> tuple[tuple[str, ...], tuple[str, ...], float]:
+    def processes() -> Seen:
         seen = handle.snapshot().processes
         states = tuple(f"{p.pid} {p.state} {p.wchan or '-'} {p.command}" for p in seen)
         sockets = tuple(f"{s.state} {s.remote}" for p in seen for s in p.sockets)
-        return states, sockets, sum(p.cpu_s for p in seen)
+        ready_s = {thread: ready_s for p in seen for thread, ready_s in p.ready_s.items()}
+        return Seen(states, sockets, sum(p.cpu_s for p in seen), ready_s)
 
     activity.processes = processes
 

@@ -29,7 +29,11 @@ _TCP_STATES = (
 
 @dataclass(frozen=True, slots=True)
 class ProcessStat:
-    """One line of the process table; `started` (ticks since boot) tells a process from a later one of its id."""
+    """One line of the process table.
+
+    `started` (ticks since boot) tells a process from a later one of its id; `cpu_s` is its own CPU time and that of
+    the children which it has waited for.
+    """
 
     pid: int
     parent: int
@@ -51,7 +55,11 @@ class SocketInfo:
 
 @dataclass(frozen=True, slots=True)
 class ProcessInfo:
-    """One process of a job: `state` as ps shows it, `wchan` the kernel function it waits in, or empty."""
+    """One process of a job.
+
+    `state` as ps shows it, `wchan` the kernel function it waits in, or empty, `cpu_s` as in `ProcessStat`, `ready_s` how
+    long each of its threads, by id, stood ready so far without a processor, in seconds.
+    """
 
     pid: int
     parent: int
@@ -59,6 +67,7 @@ class ProcessInfo:
     wchan: str
     command: str
     cpu_s: float
+    ready_s: dict[int, float]
     sockets: tuple[SocketInfo, ...]
 
 
@@ -90,7 +99,7 @@ def read_stat(pid: int) -> ProcessStat | None:
         return None
     # The name is in parentheses and may hold anything, parentheses and newlines too (proc_pid_stat(5)).
     fields = text[text.rindex(b")") + 2 :].split()
-    cpu_s = (int(fields[11]) + int(fields[12])) / _TICKS_S
+    cpu_s = sum(map(int, fields[11:15])) / _TICKS_S
     return ProcessStat(pid, int(fields[1]), fields[0].decode(), int(fields[19]), cpu_s, int(fields[17]))
 
 
@@ -183,8 +192,26 @@ def _describe(pid: int, tables: dict[str, dict[str, SocketInfo]]) -> ProcessInfo
         wchan="" if wchan == "0" else wchan,
         command=command[:COMMAND_LIMIT],
         cpu_s=stat.cpu_s,
+        ready_s=_ready_s(pid),
         sockets=_sockets(pid, tables),
     )
+
+
+def _ready_s(pid: int) -> dict[int, float]:
+    """Return how long each thread waited on a processor's queue; empty where the kernel does not count that.
+
+    The wait that still lasts is not in it: it is counted when it ends (sched-stats.rst of Linux).
+    """
+    found = {}
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except _GONE:
+        return {}
+    for thread in threads:
+        fields = (_read(f"/proc/{pid}/task/{thread}/schedstat") or b"").split()
+        if len(fields) == 3:  # on the processor, waiting for one (both in nanoseconds), turns
+            found[int(thread)] = int(fields[1]) / 1e9
+    return found
 
 
 def _sockets(pid: int, tables: dict[str, dict[str, SocketInfo]]) -> tuple[SocketInfo, ...]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import trio
 
 from sid_actors.standstill import AgentClock
-from sid_actors.watching.signs import BUSY_SHARE, NOTHING, Seen, Signs, look
+from sid_actors.watching.signs import Seen, Signs, at_work, look
 from sid_actors.watching.waits import words
 from sid_protocol.events import Activity
 from sid_protocol.records import Cost
@@ -27,7 +27,7 @@ QUIET_S = 2.0
 """Of whom something was heard since, nobody asks what it waits in."""
 LOOP_LENGTH = 3
 """So many calls of a tool make a loop, if nothing was changed meanwhile."""
-SIGNS = frozenset({"starting", "printing", "editing", "working"})
+SIGNS = frozenset({"starting", "printing", "editing", "working", "waiting for a processor"})
 """What an agent is said to be at while nothing but signs of life are known of it."""
 
 
@@ -37,7 +37,7 @@ class ActivityLog:
 
     Attributes:
         clock: That clock.
-        processes: Returns `(states, sockets, cpu_s)` of the turn's processes; set while there are any.
+        processes: Returns what the turn's processes do; set while there are any.
         unfinished: What it printed after its last line: a question that waits for an answer has no end of line.
         worktree: Where an executor edits; its changed files are signs of life and edits.
         request: What the open request to a model waits for, in words; empty where none is open.
@@ -76,11 +76,10 @@ class ActivityLog:
         now, before = self.clock.now(), self._signs
         looked = self.started if self._looked is None else self._looked
         self._signs, self._looked = signs, now
-        used = signs.cpu_s - (before.cpu_s if before else 0.0)
         # Another one, not a later one: after the clock was put back what is new is earlier.
         changed = signs.newest != before.newest if before else signs.newest > self.started_at
-        if changed or used > BUSY_SHARE * max(now - looked, 1.0):
-            self._show("editing" if changed else "working")
+        if sign := "editing" if changed else at_work(before or Signs(), signs, now - looked):
+            self._show(sign)
 
     def touch(self, doing: str | None = None) -> None:
         """Note a sign of life, and what the agent is at."""
@@ -128,11 +127,15 @@ class ActivityLog:
         """Note where it edits from now on; what was written there before is none of its edits."""
         self.worktree, self.started_at = worktree, time.time()
 
-    async def look_for_signs(self, after_s: float) -> None:
-        """Look for quiet signs of life, unless something was heard or looked for within `after_s` seconds."""
+    async def look_for_signs(self, every_s: float) -> None:
+        """Look for quiet signs of life, unless something was heard or looked for just now.
+
+        That is within half of `every_s` seconds: late as the looks before it may have been, there is one when
+        the time is up.
+        """
         times = (self.started, self.last_seen, self._looked)
         quiet_s = self.clock.now() - max(at for at in times if at is not None)
-        if quiet_s >= after_s:
+        if quiet_s >= every_s / 2:
             await self._look()
 
     async def gather(self, deadline_s: float) -> Activity:
@@ -144,8 +147,8 @@ class ActivityLog:
 
     async def _look(self) -> tuple[Signs, Seen]:
         def blocking() -> tuple[Signs, Seen]:
-            seen = self.processes() if self.processes else NOTHING
-            return look(seen[2], self.worktree, self.started_at), seen
+            seen = self.processes() if self.processes else Seen()
+            return look(seen, self.worktree, self.started_at), seen
 
         # A limiter of its own: a straggler must be looked at even when all the usual threads are taken.
         found = await trio.to_thread.run_sync(blocking, limiter=trio.CapacityLimiter(1))
@@ -154,8 +157,8 @@ class ActivityLog:
 
     def evidence(self, deadline_s: float, seen: Seen | None = None) -> Activity:
         """Return all that is known now; `seen` is what the processes do, if that was asked already."""
-        states, sockets, cpu_s = seen or (self.processes() if self.processes else NOTHING)
-        signs = self._signs or Signs(cpu_s, 0.0, 0)
+        seen = seen or (self.processes() if self.processes else Seen())
+        signs = self._signs or Signs()
         # A loop that changed nothing is one that changed nothing while it lasted.
         since = self._tool_times[-LOOP_LENGTH] if len(self._tool_times) >= LOOP_LENGTH else self.started_at
         now = self.clock.now()
@@ -184,9 +187,9 @@ class ActivityLog:
             edits=max(self.edits, signs.changed),
             recent_edits=1 if signs.newest > since and signs.changed else 0,
             claimed_done=self.claimed_done,
-            process_states=states,
-            sockets=sockets,
-            cpu_s=cpu_s,
+            process_states=seen.states,
+            sockets=seen.sockets,
+            cpu_s=seen.cpu_s,
         )
 
 
@@ -206,6 +209,7 @@ async def what_they_wait_in(activities: Mapping[str, ActivityLog]) -> dict[str, 
     }
 
     def look_at_all() -> dict[str, str]:
-        return {name: words(*processes()[:2]) for name, processes in looks.items()}
+        seen = {name: processes() for name, processes in looks.items()}
+        return {name: words(one.states, one.sockets) for name, one in seen.items()}
 
     return told | (await trio.to_thread.run_sync(look_at_all) if looks else {})
