@@ -22,7 +22,7 @@ from sid_daemon.core.measuring.session import AA_KEPT
 from sid_daemon.core.rounds import execution, planning, tournament
 from sid_daemon.core.rounds import round as rounds
 from sid_daemon.core.state import ACTIVE, RunState
-from sid_daemon.core.turn import Turn
+from sid_daemon.core.transition import Transition
 from sid_protocol.commands import (
     AdvisePlan,
     AgentCommand,
@@ -106,82 +106,82 @@ def step(state: RunState | None, event: AnyEvent) -> tuple[RunState, tuple[AnyCo
         return (created if state is None else recreate(state, created)), ()
     if state is None:
         raise LookupError(f"a journal begins with run_created, not with {event.kind}")
-    turn = Turn(state, event.at)
+    transition = Transition(state, event.at)
     if event.cause:
-        _on_answer(turn, event)
+        _on_answer(transition, event)
     else:
-        _on_request(turn, event)
-    if turn.state.status == "running" and not turn.state.held:
-        rounds.go_on(turn)
-    _count_wall(turn, closed=turn.state.completed > state.completed)
-    _stand(turn, state)
-    return turn.state, tuple(turn.commands)
+        _on_request(transition, event)
+    if transition.state.status == "running" and not transition.state.held:
+        rounds.go_on(transition)
+    _count_wall(transition, closed=transition.state.completed > state.completed)
+    _stand(transition, state)
+    return transition.state, tuple(transition.commands)
 
 
-def _count_wall(turn: Turn, *, closed: bool) -> None:
+def _count_wall(transition: Transition, *, closed: bool) -> None:
     """Keep the time that the run was running; counted when it stops running and after each round."""
-    state = turn.state
+    state = transition.state
     running = state.status == "running" and not state.stopping
     if state.running_since is not None and (closed or not running):
-        turn.set(wall_s=state.wall_s + rounds.seconds_between(state.running_since, turn.at))
-        turn.set(running_since=None)
-    if running and turn.state.running_since is None:
-        turn.set(running_since=turn.at)
+        transition.set(wall_s=state.wall_s + rounds.seconds_between(state.running_since, transition.at))
+        transition.set(running_since=None)
+    if running and transition.state.running_since is None:
+        transition.set(running_since=transition.at)
 
 
-def _stand(turn: Turn, before: RunState) -> None:
+def _stand(transition: Transition, before: RunState) -> None:
     """Keep where the run stands in its goal's milestones and phases."""
-    now, seen = turn.state, (before.goal, before.best_score, before.best_interval, before.sub_scores)
+    now, seen = transition.state, (before.goal, before.best_score, before.best_interval, before.sub_scores)
     if (now.goal, now.best_score, now.best_interval, now.sub_scores) == seen:
         return
     higher = now.settings.benchmark_direction == "higher_is_better"
     sub_scores = now.sub_scores or now.history.guard_baseline
     shown = stopping.shown_score(now)
     score = now.best_score if shown is None else shown
-    turn.set(standing=milestones.standing(now.goal, score, sub_scores, higher=higher))
+    transition.set(standing=milestones.standing(now.goal, score, sub_scores, higher=higher))
 
 
-def _on_request(turn: Turn, event: AnyEvent) -> None:
+def _on_request(transition: Transition, event: AnyEvent) -> None:
     match event:
         case RunStarted():
-            _on_started(turn, event)
+            _on_started(transition, event)
         case Recalibrated():
-            _on_recalibrated(turn, event)
+            _on_recalibrated(transition, event)
         case ConfigChanged():
-            turn.set(announced=announced(turn.state.announced, event.field, event.new_value))
+            transition.set(announced=announced(transition.state.announced, event.field, event.new_value))
         case LessonForgotten():
-            learning.on_forgotten(turn, event.lesson)
-        case _ if not is_active(turn.state):
+            learning.on_forgotten(transition, event.lesson)
+        case _ if not is_active(transition.state):
             return  # it ended before the request was taken up
         case StopRequested():
-            turn.set(stopping=True, suspended=event.suspend)
+            transition.set(stopping=True, suspended=event.suspend)
         case RunStopped():
-            turn.set(status="user_stopped", stopping=False, reason="stopped by the user")
+            transition.set(status="user_stopped", stopping=False, reason="stopped by the user")
         case TurnsCut():
             for role, cost in event.costs.items():
-                turn.spend(role, cost, 0.0)
+                transition.spend(role, cost, 0.0)
         case RunPaused():
-            turn.set(status="paused")
+            transition.set(status="paused")
         case RunResumed():
-            turn.set(status="running")
+            transition.set(status="running")
         case RoundsAsked():
-            waived = stopping.waived_by_rounds(turn.state)
-            turn.set(rounds_until=turn.state.completed + event.rounds, waived=waived)
+            waived = stopping.waived_by_rounds(transition.state)
+            transition.set(rounds_until=transition.state.completed + event.rounds, waived=waived)
         case RunFailed():
-            turn.set(status="failed", reason=event.reason, hint=event.hint)
+            transition.set(status="failed", reason=event.reason, hint=event.hint)
         case DeadlinePassed():
-            stragglers.on_deadline(turn, event)
+            stragglers.on_deadline(transition, event)
         case _:
             return
 
 
-def _on_started(turn: Turn, event: RunStarted) -> None:
-    state = turn.state
+def _on_started(transition: Transition, event: RunStarted) -> None:
+    state = transition.state
     if event.again and state.stopping and not state.suspended:
-        turn.set(status="user_stopped", stopping=False, reason="stopped by the user")
+        transition.set(status="user_stopped", stopping=False, reason="stopped by the user")
         return
     if event.crashed:
-        turn.set(running_since=None)  # until when it ran is not known
+        transition.set(running_since=None)  # until when it ran is not known
         now = datetime.fromisoformat(event.at)
         # Either way round: after the clock was put back, an old crash lies ahead for as long.
         recent = [
@@ -189,12 +189,14 @@ def _on_started(turn: Turn, event: RunStarted) -> None:
             for at in state.crashes
             if abs((now - datetime.fromisoformat(at)).total_seconds()) <= CRASH_WINDOW_S
         ]
-        turn.set(crashes=(*recent, event.at)[-CRASHES:])
-        if len(turn.state.crashes) >= CRASHES:
-            turn.set(hint="'sictl attach --no-follow' shows what came before; then start it again")
-            rounds.end_run(turn, "failed", f"the daemon died {CRASHES} times within 10 minutes in this run")
+        transition.set(crashes=(*recent, event.at)[-CRASHES:])
+        if len(transition.state.crashes) >= CRASHES:
+            transition.set(hint="'sictl attach --no-follow' shows what came before; then start it again")
+            rounds.end_run(
+                transition, "failed", f"the daemon died {CRASHES} times within 10 minutes in this run"
+            )
             return
-    turn.set(
+    transition.set(
         settings=event.settings,
         announced={},
         status="paused" if event.again and state.status == "paused" else "running",
@@ -206,29 +208,29 @@ def _on_started(turn: Turn, event: RunStarted) -> None:
         unpaid="" if stopping.raised(state.settings.budget, event.settings.budget) else state.unpaid,
         rounds_until=_rounds_until(state, event),
         waived=state.waived if event.again else (),
-        crashes=turn.state.crashes if event.again else (),
+        crashes=transition.state.crashes if event.again else (),
         **({} if event.again else _counters_cleared(state)),
         history=replace(state.history, broken_rounds=0),
         held=False,
     )
     if event.rounds is not None:
-        turn.set(waived=stopping.waived_by_rounds(turn.state))
+        transition.set(waived=stopping.waived_by_rounds(transition.state))
     if state.round is not None:
-        _hold(turn)
+        _hold(transition)
     else:
-        turn.set(outstanding={})
-        rounds.begin_or_end(turn)
+        transition.set(outstanding={})
+        rounds.begin_or_end(transition)
 
 
-def _on_recalibrated(turn: Turn, event: Recalibrated) -> None:
+def _on_recalibrated(transition: Transition, event: Recalibrated) -> None:
     """Take what the benchmark says of the incumbent now; what one tree's two scores have shown stays shown."""
-    old, new = turn.state.history, learnt(event.calibration)
+    old, new = transition.state.history, learnt(event.calibration)
     noisy = not event.deterministic
-    turn.set(
+    transition.set(
         noisy=noisy,
         best_score=event.score,
         best_interval=median_interval(event.samples) if noisy else None,
-        run_timeout_s=event.calibration.get("run_timeout_s", turn.state.run_timeout_s),
+        run_timeout_s=event.calibration.get("run_timeout_s", transition.state.run_timeout_s),
         history=replace(
             old,
             aa_gaps=(*old.aa_gaps, *new.aa_gaps)[-AA_KEPT:],
@@ -240,21 +242,21 @@ def _on_recalibrated(turn: Turn, event: Recalibrated) -> None:
     )
 
 
-def _hold(turn: Turn) -> None:
+def _hold(transition: Transition) -> None:
     """Clean up before a round goes on; what was being ended when the daemon died has ended with it."""
-    state = turn.state
-    for command in list(state.outstanding.values()) if turn.round.blocked else ():
-        if not isinstance(command, CloseRound | ReturnIdeas) and turn.settle(command.id) is not None:
-            stragglers.on_halted(turn, command)
-    begun = turn.round.prepared
+    state = transition.state
+    for command in list(state.outstanding.values()) if transition.round.blocked else ():
+        if not isinstance(command, CloseRound | ReturnIdeas) and transition.settle(command.id) is not None:
+            stragglers.on_halted(transition, command)
+    begun = transition.round.prepared
     kept = {
         key: command
-        for key, command in turn.state.outstanding.items()
+        for key, command in transition.state.outstanding.items()
         if begun and not isinstance(command, Inspect | Kill | PrepareRound)
     }
-    turn.set(outstanding=kept, held=True)
-    turn.set_round(killing={})
-    rounds.prepare(turn)
+    transition.set(outstanding=kept, held=True)
+    transition.set_round(killing={})
+    rounds.prepare(transition)
 
 
 def _counters_cleared(state: RunState) -> dict[str, int]:
@@ -273,81 +275,81 @@ def _rounds_until(state: RunState, event: RunStarted) -> int | None:
     return state.rounds_until if event.again else None
 
 
-def _on_answer(turn: Turn, event: AnyEvent) -> None:
+def _on_answer(transition: Transition, event: AnyEvent) -> None:
     if isinstance(event, WorkFailed):
-        _on_work_failed(turn, event)
+        _on_work_failed(transition, event)
         return
-    command = turn.settle(event.cause)
+    command = transition.settle(event.cause)
     if command is None:
         return
     if isinstance(command, AgentCommand) and not isinstance(event, AgentKilled):
-        stragglers.forget_kill(turn, command)
+        stragglers.forget_kill(transition, command)
     if isinstance(event, Turned) and isinstance(command, AgentCommand):
-        turn.spend(role_of(command), event.cost, event.duration_s)
+        transition.spend(role_of(command), event.cost, event.duration_s)
     if isinstance(event, WorkHalted) and isinstance(command, AgentCommand) and event.cost != Cost():
-        turn.spend(role_of(command), event.cost, 0.0)
-    _route(turn, event, command)
+        transition.spend(role_of(command), event.cost, 0.0)
+    _route(transition, event, command)
 
 
-def _route(turn: Turn, event: AnyEvent, command: AnyCommand) -> None:
+def _route(transition: Transition, event: AnyEvent, command: AnyCommand) -> None:
     """Hand an answer to the machine that asked for it."""
     match event, command:
         case RoundPrepared(), PrepareRound():
-            rounds.on_prepared(turn, event)
+            rounds.on_prepared(transition, event)
         case ((AgentFailed() | ActorCrashed()), _) if isinstance(command, AgentCommand):
-            rounds.on_agent_failed(turn, command, event)
+            rounds.on_agent_failed(transition, command, event)
         case ActorCrashed(), _:
-            _on_infrastructure_crash(turn, command, event)
+            _on_infrastructure_crash(transition, command, event)
         case BriefDone(), Research():
-            planning.on_brief(turn, command, event)
+            planning.on_brief(transition, command, event)
         case PlanDrafted(), DraftPlan():
-            planning.on_plan(turn, command.planner, event)
+            planning.on_plan(transition, command.planner, event)
         case PlanAdvised(), AdvisePlan():
-            planning.on_advice(turn, command.plan.planner_id, event)
+            planning.on_advice(transition, command.plan.planner_id, event)
         case PlanJudged(), JudgePlan():
-            planning.on_judgement(turn, command.plan.planner_id, event)
+            planning.on_judgement(transition, command.plan.planner_id, event)
         case CandidateCommitted(), RunPlan():
-            execution.on_committed(turn, command, event)
+            execution.on_committed(transition, command, event)
         case CandidateRefused(), RunPlan():
-            execution.on_refused(turn, command, event)
+            execution.on_refused(transition, command, event)
         case GuardsDone(), RunGuards():
-            execution.on_guards(turn, command, event)
+            execution.on_guards(transition, command, event)
         case RunMeasured(), Measure():
-            rounds.on_measured(turn, command, event)
+            rounds.on_measured(transition, command, event)
         case MergeBuilt(), BuildMerge():
-            tournament.on_merge(turn, command, event)
+            tournament.on_merge(transition, command, event)
         case MergeConflicted(), BuildMerge():
-            tournament.on_merge(turn, command, None)
+            tournament.on_merge(transition, command, None)
         case BranchAdvanced(), _:
-            tournament.on_advanced(turn, event.commit)
+            tournament.on_advanced(transition, event.commit)
         case BranchMoved(), _:
-            rounds.on_branch_moved(turn, command, event)
+            rounds.on_branch_moved(transition, command, event)
         case IdeasReturned(), _:
-            rounds.on_ideas_returned(turn)
+            rounds.on_ideas_returned(transition)
         case RoundClosed(), CloseRound():
-            rounds.record(turn)
-            rounds.begin_or_end(turn)
+            rounds.record(transition)
+            rounds.begin_or_end(transition)
         case EvidenceTaken(), _:
-            stragglers.on_evidence(turn, event)
+            stragglers.on_evidence(transition, event)
         case AgentKilled(), _ if isinstance(command, AgentCommand):
-            stragglers.on_killed(turn, command, event)
+            stragglers.on_killed(transition, command, event)
         case WorkHalted(), _:
-            stragglers.on_halted(turn, command)
+            stragglers.on_halted(transition, command)
         case _:
             return
 
 
-def _on_work_failed(turn: Turn, event: WorkFailed) -> None:
+def _on_work_failed(transition: Transition, event: WorkFailed) -> None:
     """End the run, but leave the command on the book: a new start does it again."""
-    if event.cause in turn.state.outstanding:
-        turn.set(hint=event.hint)
-        rounds.end_run(turn, "failed", event.why)
+    if event.cause in transition.state.outstanding:
+        transition.set(hint=event.hint)
+        rounds.end_run(transition, "failed", event.why)
 
 
-def _on_infrastructure_crash(turn: Turn, command: AnyCommand, event: ActorCrashed) -> None:
-    turn.set(outstanding={**turn.state.outstanding, command.id: command})
-    turn.set(hint="'sictl attach --no-follow --level error' shows the fault; start it again to go on")
-    rounds.end_run(turn, "failed", f"{event.actor} crashed: {event.error}")
+def _on_infrastructure_crash(transition: Transition, command: AnyCommand, event: ActorCrashed) -> None:
+    transition.set(outstanding={**transition.state.outstanding, command.id: command})
+    transition.set(hint="'sictl attach --no-follow --level error' shows the fault; start it again to go on")
+    rounds.end_run(transition, "failed", f"{event.actor} crashed: {event.error}")
 
 
 def is_active(state: RunState) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from sid_daemon.core import deadlines
 from sid_daemon.core.classify import classify
 from sid_daemon.core.rounds import execution, planning
-from sid_daemon.core.turn import Turn
+from sid_daemon.core.transition import Transition
 from sid_protocol.commands import (
     AdvisePlan,
     AgentCommand,
@@ -29,13 +29,13 @@ from sid_protocol.events import Activity, AgentKilled, DeadlinePassed, EvidenceT
 from sid_protocol.records import ForceKill
 
 
-def on_deadline(turn: Turn, event: DeadlinePassed) -> None:
+def on_deadline(transition: Transition, event: DeadlinePassed) -> None:
     """Look at a straggler before it is ended."""
-    command = turn.state.outstanding.get(event.target)
-    if isinstance(command, AgentCommand) and command.id not in turn.round.killing:
-        turn.issue(
+    command = transition.state.outstanding.get(event.target)
+    if isinstance(command, AgentCommand) and command.id not in transition.round.killing:
+        transition.issue(
             Inspect(
-                id=f"{command.id}.inspect.{turn.state.starts}",
+                id=f"{command.id}.inspect.{transition.state.starts}",
                 iteration=command.iteration,
                 target=command.id,
                 clock=event.clock,
@@ -43,16 +43,16 @@ def on_deadline(turn: Turn, event: DeadlinePassed) -> None:
         )
 
 
-def on_evidence(turn: Turn, event: EvidenceTaken) -> None:
+def on_evidence(transition: Transition, event: EvidenceTaken) -> None:
     """Decide the reason, write the record, end the straggler."""
-    command = turn.state.outstanding.get(event.target)
+    command = transition.state.outstanding.get(event.target)
     if not isinstance(command, AgentCommand):
         return
-    record = _kill_record(turn, command, event.activity)
-    turn.set_round(killing={**turn.round.killing, command.id: record})
-    turn.issue(
+    record = _kill_record(transition, command, event.activity)
+    transition.set_round(killing={**transition.round.killing, command.id: record})
+    transition.issue(
         Kill(
-            id=f"{command.id}.kill.{turn.state.starts}",
+            id=f"{command.id}.kill.{transition.state.starts}",
             iteration=command.iteration,
             target=command.id,
             reason=record.reason,
@@ -60,7 +60,7 @@ def on_evidence(turn: Turn, event: EvidenceTaken) -> None:
     )
 
 
-def _kill_record(turn: Turn, command: AgentCommand, activity: Activity) -> ForceKill:
+def _kill_record(transition: Transition, command: AgentCommand, activity: Activity) -> ForceKill:
     return ForceKill(
         agent_id=agent_of(command),
         role=role_of(command),
@@ -74,60 +74,62 @@ def _kill_record(turn: Turn, command: AgentCommand, activity: Activity) -> Force
         deadline_s=activity.deadline_s,
         elapsed_s=round(activity.elapsed_s, 3),
         processes_killed=0,
-        at=turn.at,
+        at=transition.at,
     )
 
 
-def _unseen(turn: Turn, command: AgentCommand, event: AgentKilled) -> ForceKill:
+def _unseen(transition: Transition, command: AgentCommand, event: AgentKilled) -> ForceKill:
     """Return the record of a kill whose evidence was lost; a killed turn must still end."""
     return ForceKill(
         agent_id=agent_of(command),
         role=role_of(command),
         iteration=command.iteration,
         reason=event.reason,
-        deadline_s=deadlines.hard_s(command, turn.state.settings),
+        deadline_s=deadlines.hard_s(command, transition.state.settings),
         elapsed_s=0.0,
         processes_killed=event.processes_killed,
-        at=turn.at,
+        at=transition.at,
     )
 
 
-def forget_kill(turn: Turn, command: AgentCommand) -> None:
+def forget_kill(transition: Transition, command: AgentCommand) -> None:
     """Drop a kill under way: it is done, or its target has ended by itself before it."""
-    killing = turn.round.killing
+    killing = transition.round.killing
     if command.id in killing:
-        turn.set_round(killing={key: one for key, one in killing.items() if key != command.id})
+        transition.set_round(killing={key: one for key, one in killing.items() if key != command.id})
 
 
-def on_killed(turn: Turn, command: AgentCommand, event: AgentKilled) -> None:
+def on_killed(transition: Transition, command: AgentCommand, event: AgentKilled) -> None:
     """Complete the record; a force-kill is not retried."""
-    record = turn.round.killing.get(command.id) or _unseen(turn, command, event)
+    record = transition.round.killing.get(command.id) or _unseen(transition, command, event)
     record = record.model_copy(update={"processes_killed": event.processes_killed})
-    forget_kill(turn, command)
-    turn.set_round(kills=(*turn.round.kills, record))
-    turn.spend(role_of(command), event.cost, record.elapsed_s)
+    forget_kill(transition, command)
+    transition.set_round(kills=(*transition.round.kills, record))
+    transition.spend(role_of(command), event.cost, record.elapsed_s)
     why = f"force-killed: {record.reason}"
     if isinstance(command, RunPlan):
-        execution.on_executor_killed(turn, command, event, record)
+        execution.on_executor_killed(transition, command, event, record)
     else:
-        planning.on_failed(turn, command, execution.ATTEMPTS, why)
+        planning.on_failed(transition, command, execution.ATTEMPTS, why)
 
 
-def on_halted(turn: Turn, command: AnyCommand) -> None:
+def on_halted(transition: Transition, command: AnyCommand) -> None:
     """Settle work of a blocked round that was ended unfinished."""
     what = "ended: the round was blocked by force-kills"
     match command:
         case RunPlan() | RunGuards():
-            execution.end(turn, command.executor, "error", "infrastructure", what, what)
+            execution.end(transition, command.executor, "error", "infrastructure", what, what)
         case Measure(stage="smoke"):
-            execution.end(turn, command.arm, "error", "infrastructure", what, what)
+            execution.end(transition, command.arm, "error", "infrastructure", what, what)
         case DraftPlan():
-            turn.set_slot(command.planner, status="failed")
+            transition.set_slot(command.planner, status="failed")
         case AdvisePlan():
-            turn.set_round(advising=planning.without(turn.round.advising, command.plan.planner_id))
-            turn.set_slot(command.plan.planner_id, status="failed")
+            transition.set_round(
+                advising=planning.without(transition.round.advising, command.plan.planner_id)
+            )
+            transition.set_slot(command.plan.planner_id, status="failed")
         case JudgePlan():
-            turn.set_round(judging=planning.without(turn.round.judging, command.plan.planner_id))
-            turn.set_slot(command.plan.planner_id, status="failed")
+            transition.set_round(judging=planning.without(transition.round.judging, command.plan.planner_id))
+            transition.set_slot(command.plan.planner_id, status="failed")
         case _:
             return

@@ -22,7 +22,7 @@ from sid_actors.supervisor import ChildSpec, RestartIntensityExceeded, Superviso
 from sid_daemon.clock import now_iso
 from sid_daemon.core.run import is_active
 from sid_daemon.core.state import RunState
-from sid_daemon.core.turn import by_role
+from sid_daemon.core.transition import by_role
 from sid_daemon.log.record import Emit
 from sid_daemon.runs.announcing import Announcer
 from sid_daemon.runs.deadline_watch import DeadlineWatch

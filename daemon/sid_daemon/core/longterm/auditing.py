@@ -15,7 +15,7 @@ from sid_daemon.core.longterm.audit import BASELINE, Audit, Audited, next_ask
 from sid_daemon.core.measuring.evidence import Scale
 from sid_daemon.core.state import RunState
 from sid_daemon.core.stopping import gain
-from sid_daemon.core.turn import Turn
+from sid_daemon.core.transition import Transition
 from sid_protocol.commands import Measure
 from sid_protocol.events import RunMeasured
 
@@ -33,14 +33,14 @@ def _is_due(state: RunState, *, ending: bool) -> bool:
     return ending or merges >= state.settings.measurement.audit_every
 
 
-def go_on(turn: Turn, *, ending: bool) -> bool:
+def go_on(transition: Transition, *, ending: bool) -> bool:
     """Begin or continue an audit; says whether one is under way."""
-    state = turn.state
+    state = transition.state
     if state.audit is None:
         if not _is_due(state, ending=ending):
             return False
         rule = state.settings.measurement
-        turn.set(
+        transition.set(
             audit=Audit(
                 baseline_sha=state.baseline_commit,
                 head_sha=state.head,
@@ -54,20 +54,20 @@ def go_on(turn: Turn, *, ending: bool) -> bool:
                 summed=state.summed_gain,
             )
         )
-    return _ask(turn)
+    return _ask(transition)
 
 
-def _ask(turn: Turn) -> bool:
+def _ask(transition: Transition) -> bool:
     """Ask for the next run, or take the audit to the record; says whether it goes on."""
-    state = turn.state
+    state = transition.state
     if state.audit is None:
         return False
     ask = next_ask(state.audit)
     if isinstance(ask, Audited):
-        turn.set(audit=None, audited=ask, audited_merges=ask.merges)
+        transition.set(audit=None, audited=ask, audited_merges=ask.merges)
         return False
     arm, pair = ask
-    turn.issue(
+    transition.issue(
         run_of(
             state,
             id=f"audit{state.audit.merges}.{len(state.audit.results)}.{arm}",
@@ -81,14 +81,14 @@ def _ask(turn: Turn) -> bool:
     return True
 
 
-def on_measured(turn: Turn, command: Measure, event: RunMeasured) -> bool:
+def on_measured(transition: Transition, command: Measure, event: RunMeasured) -> bool:
     """Take one run of an audit; says whether the audit goes on."""
-    audit = turn.state.audit
+    audit = transition.state.audit
     if audit is None:
         return False
     result = result_of(command.arm, event)
-    turn.set(audit=replace(audit, results=(*audit.results, result)))
-    return _ask(turn)
+    transition.set(audit=replace(audit, results=(*audit.results, result)))
+    return _ask(transition)
 
 
 def total_gain(state: RunState) -> float | None:

@@ -13,7 +13,7 @@ from sid_daemon.core.longterm import lessons
 from sid_daemon.core.longterm.lessons import SNIPPET_LIMIT, Book, Key, Sighting, parse_key
 from sid_daemon.core.rounds.execution import AGENT_TWICE, LESSONS
 from sid_daemon.core.state import Execution, Round, RunState
-from sid_daemon.core.turn import Turn
+from sid_daemon.core.transition import Transition
 from sid_daemon.core.wording import one_line
 from sid_protocol.events import RoundPrepared
 
@@ -104,31 +104,31 @@ def occasions(now: Round) -> frozenset[str]:
     return frozenset(found | {f"family:{family}" for family in families})
 
 
-def on_prepared(turn: Turn, before: RunState, event: RoundPrepared) -> None:
+def on_prepared(transition: Transition, before: RunState, event: RoundPrepared) -> None:
     """Take in what other runs have seen, and say by coin which lessons the round does without.
 
     Args:
-        turn: The step, with the round's settings taken already.
+        transition: The one under way, with the round's settings taken already.
         before: The run before them.
         event: What was read; without `others` it is of a version that knew no lessons, and nothing is in force.
     """
-    state = turn.state
-    turn.set(other_runs=event.others)
+    state = transition.state
+    transition.set(other_runs=event.others)
     if event.others is None:
         return
     book = state.lessons
     changed = (before.sealed, before.settings.scope) != (event.sealed, event.settings.scope)
     if changed and before.completed:
         book = lessons.without_paths(book)
-    book = _settled(turn, book, state.completed)
-    held = lessons.held_out(book, state.settings.lesson_probe, state.seed, turn.round.iteration)
-    turn.set(lessons=book)
+    book = _settled(transition, book, state.completed)
+    held = lessons.held_out(book, state.settings.lesson_probe, state.seed, transition.round.iteration)
+    transition.set(lessons=book)
     told = tuple(key for key in book.in_force if key not in held)
-    turn.set_round(lessons_told=told, lessons_held=held)
+    transition.set_round(lessons_told=told, lessons_held=held)
 
 
-def _settled(turn: Turn, book: Book, iteration: int) -> Book:
-    state = turn.state
+def _settled(transition: Transition, book: Book, iteration: int) -> Book:
+    state = transition.state
     if state.other_runs is None:
         return book
     return lessons.settle(
@@ -140,22 +140,22 @@ def _settled(turn: Turn, book: Book, iteration: int) -> Book:
     )
 
 
-def on_recorded(turn: Turn) -> None:
+def on_recorded(transition: Transition) -> None:
     """Learn from a round that is over."""
-    now = turn.round
+    now = transition.round
     book = lessons.observe(
-        turn.state.lessons, now.iteration, sightings(now), occasions(now), now.lessons_held
+        transition.state.lessons, now.iteration, sightings(now), occasions(now), now.lessons_held
     )
-    turn.set(lessons=_settled(turn, book, now.iteration))
+    transition.set(lessons=_settled(transition, book, now.iteration))
 
 
-def on_forgotten(turn: Turn, key: str) -> None:
+def on_forgotten(transition: Transition, key: str) -> None:
     """End a lesson at the user's wish, at once."""
-    state = turn.state
-    turn.set(lessons=lessons.forget(state.lessons, key, state.completed))
+    state = transition.state
+    transition.set(lessons=lessons.forget(state.lessons, key, state.completed))
     if state.round is not None:
         told, held = state.round.lessons_told, state.round.lessons_held
-        turn.set_round(
+        transition.set_round(
             lessons_told=tuple(one for one in told if one != key),
             lessons_held=tuple(one for one in held if one != key),
         )

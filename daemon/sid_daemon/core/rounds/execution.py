@@ -16,7 +16,7 @@ import re
 from sid_daemon.core.conditions import result_of, run_of
 from sid_daemon.core.rounds import novelty
 from sid_daemon.core.state import Execution
-from sid_daemon.core.turn import Turn
+from sid_daemon.core.transition import Transition
 from sid_protocol import ids
 from sid_protocol.commands import Halt, Inspect, Kill, RunGuards, RunPlan
 from sid_protocol.events import (
@@ -54,31 +54,31 @@ LESSONS: dict[Category, str] = {
 }
 
 
-def start_execution(turn: Turn, plan: Plan) -> None:
+def start_execution(transition: Transition, plan: Plan) -> None:
     """Put an approved plan on the book, and begin it if an executor is free."""
     executor = ids.executor_id(ids.planner_number(plan.planner_id))
-    execution = Execution(executor=executor, plan=plan, base=turn.round.head)
-    turn.set_round(executions={**turn.round.executions, executor: execution})
-    fill_executors(turn)
+    execution = Execution(executor=executor, plan=plan, base=transition.round.head)
+    transition.set_round(executions={**transition.round.executions, executor: execution})
+    fill_executors(transition)
 
 
-def fill_executors(turn: Turn) -> None:
+def fill_executors(transition: Transition) -> None:
     """Begin waiting executions, as many at once as the settings allow."""
-    cap = turn.state.settings.max_parallel_executors
-    if turn.round.blocked:
+    cap = transition.state.settings.max_parallel_executors
+    if transition.round.blocked:
         return
-    for execution in list(turn.round.executions.values()):
-        running = sum(1 for other in turn.round.executions.values() if other.status == "running")
+    for execution in list(transition.round.executions.values()):
+        running = sum(1 for other in transition.round.executions.values() if other.status == "running")
         if cap is not None and running >= cap:
             return
         if execution.status == "waiting":
-            _run(turn, execution, 1)
+            _run(transition, execution, 1)
 
 
-def _run(turn: Turn, execution: Execution, attempt: int) -> None:
-    iteration = turn.round.iteration
-    turn.set_execution(execution.executor, status="running")
-    turn.issue(
+def _run(transition: Transition, execution: Execution, attempt: int) -> None:
+    iteration = transition.round.iteration
+    transition.set_execution(execution.executor, status="running")
+    transition.issue(
         RunPlan(
             id=f"r{iteration}.run.{execution.executor}.{execution.reworks}.{attempt}",
             iteration=iteration,
@@ -97,22 +97,26 @@ def analysis(category: Category, what: str, why: str) -> FailureAnalysis:
     return FailureAnalysis(what=what[:500], why=why[:2000], category=category, lesson=LESSONS[category])
 
 
-def end(turn: Turn, executor: str, result: ResultStatus, category: Category, what: str, why: str) -> None:
+def end(
+    transition: Transition, executor: str, result: ResultStatus, category: Category, what: str, why: str
+) -> None:
     """Settle a candidate as no success."""
-    _settle(turn, executor, result, analysis(category, what, why))
+    _settle(transition, executor, result, analysis(category, what, why))
 
 
-def _settle(turn: Turn, executor: str, result: ResultStatus, failure: FailureAnalysis) -> None:
-    turn.set_execution(executor, status="done", result=result, failure=failure, measured_at=turn.at)
-    fill_executors(turn)
+def _settle(transition: Transition, executor: str, result: ResultStatus, failure: FailureAnalysis) -> None:
+    transition.set_execution(
+        executor, status="done", result=result, failure=failure, measured_at=transition.at
+    )
+    fill_executors(transition)
 
 
-def on_committed(turn: Turn, command: RunPlan, event: CandidateCommitted) -> None:
+def on_committed(transition: Transition, command: RunPlan, event: CandidateCommitted) -> None:
     """Guard the commit, or measure it at once where there is no guard; not at all what was tried before."""
-    old = turn.round.executions[command.executor]
-    tried = novelty.asked(turn.state.tried, turn.state.settings)
+    old = transition.round.executions[command.executor]
+    tried = novelty.asked(transition.state.tried, transition.state.settings)
     repeats = novelty.patch_tried(tried, patch=event.patch, tree=event.tree, base=old.base)
-    turn.set_execution(
+    transition.set_execution(
         command.executor,
         commit=event.commit,
         diff_stat=event.diff_stat,
@@ -124,13 +128,13 @@ def on_committed(turn: Turn, command: RunPlan, event: CandidateCommitted) -> Non
         repeats=repeats,
         cost=old.cost + event.cost,
         agent_s=(old.agent_s or 0.0) + event.duration_s,
-        status="guarding" if turn.state.settings.guard_command else "measuring",
+        status="guarding" if transition.state.settings.guard_command else "measuring",
     )
     if repeats is not None:
-        _settle(turn, command.executor, "error", novelty.refusal(repeats))
+        _settle(transition, command.executor, "error", novelty.refusal(repeats))
         return
-    if turn.state.settings.guard_command:
-        turn.issue(
+    if transition.state.settings.guard_command:
+        transition.issue(
             RunGuards(
                 id=f"r{command.iteration}.guard.{command.executor}.{old.reworks}",
                 iteration=command.iteration,
@@ -139,21 +143,21 @@ def on_committed(turn: Turn, command: RunPlan, event: CandidateCommitted) -> Non
             )
         )
     else:
-        _measure(turn, command.executor, event.commit)
-    fill_executors(turn)
+        _measure(transition, command.executor, event.commit)
+    fill_executors(transition)
 
 
-def _measure(turn: Turn, executor: str, commit: str) -> None:
-    iteration = turn.round.iteration
-    turn.set_execution(executor, status="measuring")
+def _measure(transition: Transition, executor: str, commit: str) -> None:
+    iteration = transition.round.iteration
+    transition.set_execution(executor, status="measuring")
     name = f"r{iteration}.smoke.{executor}"
-    turn.issue(run_of(turn.state, id=name, arm=executor, tree=commit, stage="smoke"))
+    transition.issue(run_of(transition.state, id=name, arm=executor, tree=commit, stage="smoke"))
 
 
-def on_refused(turn: Turn, command: RunPlan, event: CandidateRefused) -> None:
+def on_refused(transition: Transition, command: RunPlan, event: CandidateRefused) -> None:
     """Record why the edits cannot be measured."""
-    old = turn.round.executions[command.executor]
-    turn.set_execution(
+    old = transition.round.executions[command.executor]
+    transition.set_execution(
         command.executor,
         commit=event.commit,
         diff_stat=event.diff_stat,
@@ -166,75 +170,82 @@ def on_refused(turn: Turn, command: RunPlan, event: CandidateRefused) -> None:
     why = ", ".join(event.paths[:20])
     if not why:
         why = OTHERWISE if event.category == "sealed_file_violation" else event.what
-    end(turn, command.executor, "error", event.category, event.what, why)
+    end(transition, command.executor, "error", event.category, event.what, why)
 
 
-def on_guards(turn: Turn, command: RunGuards, event: GuardsDone) -> None:
+def on_guards(transition: Transition, command: RunGuards, event: GuardsDone) -> None:
     """Measure where all guards hold; else let the executor mend it, at most twice."""
-    execution = turn.round.executions[command.executor]
+    execution = transition.round.executions[command.executor]
     red = [
         result for result in event.results if not result.passed and result.command not in event.baseline_red
     ]
     if not red:
-        turn.set_execution(command.executor, guard="pass")
-        _measure(turn, command.executor, command.commit)
+        transition.set_execution(command.executor, guard="pass")
+        _measure(transition, command.executor, command.commit)
     elif execution.reworks < REWORKS:
-        turn.set_execution(
+        transition.set_execution(
             command.executor,
             status="waiting",
             guard="fail",
             guard_output=red[0].output,
             reworks=execution.reworks + 1,
         )
-        fill_executors(turn)
+        fill_executors(transition)
     else:
-        turn.set_execution(command.executor, guard="fail")
+        transition.set_execution(command.executor, guard="fail")
         what = f"guard failed: {red[0].command}"
-        end(turn, command.executor, "regression", "regression", what, red[0].output[-1500:] or what)
+        end(transition, command.executor, "regression", "regression", what, red[0].output[-1500:] or what)
 
 
-def on_smoke(turn: Turn, executor: str, event: RunMeasured) -> None:
+def on_smoke(transition: Transition, executor: str, event: RunMeasured) -> None:
     """Keep the candidate's first run; without a score it is out."""
-    turn.set_execution(
+    transition.set_execution(
         executor,
         smoke=result_of(executor, event),
         score=event.score,
         raw=event.raw[:RAW_LIMIT],
         benchmark_s=event.wall_s,
-        measured_at=turn.at,
+        measured_at=transition.at,
         status="done",
         result="success" if event.status == "success" else event.status,
     )
     if event.status != "success":
         category = event.category or ("timeout" if event.status == "timeout" else "logic_error")
-        end(turn, executor, event.status, category, f"benchmark: {event.status}", event.why)
-    fill_executors(turn)
+        end(transition, executor, event.status, category, f"benchmark: {event.status}", event.why)
+    fill_executors(transition)
 
 
 def on_run_failed(
-    turn: Turn, command: RunPlan, why: str, cost: Cost, duration_s: float, *, unpaid: bool, final: bool
+    transition: Transition,
+    command: RunPlan,
+    why: str,
+    cost: Cost,
+    duration_s: float,
+    *,
+    unpaid: bool,
+    final: bool,
 ) -> None:
     """Repeat a failed agent's turn once, then go on without it; at once where asking again is no use."""
-    old = turn.round.executions[command.executor]
-    execution = turn.set_execution(
+    old = transition.round.executions[command.executor]
+    execution = transition.set_execution(
         command.executor,
         cost=old.cost + cost,
         agent_s=(old.agent_s or 0.0) + duration_s,
     )
     if unpaid:
-        end(turn, command.executor, "error", "infrastructure", "the budget is used up", why)
+        end(transition, command.executor, "error", "infrastructure", "the budget is used up", why)
     elif final and execution.reworks:
         what = "a guard failed, and this agent mends none"
-        end(turn, command.executor, "regression", "regression", what, old.guard_output[-1500:] or why)
+        end(transition, command.executor, "regression", "regression", what, old.guard_output[-1500:] or why)
     elif final:
-        end(turn, command.executor, "error", "logic_error", "the agent cannot do it", why)
+        end(transition, command.executor, "error", "logic_error", "the agent cannot do it", why)
     elif command.attempt < ATTEMPTS:
-        _run(turn, execution, command.attempt + 1)
-    elif path := _held_off(why, (*turn.state.sealed, *turn.state.settings.sealed_files)):
+        _run(transition, execution, command.attempt + 1)
+    elif path := _held_off(why, (*transition.state.sealed, *transition.state.settings.sealed_files)):
         what = f"{AGENT_TWICE}: it tried to change the sealed {path}"
-        end(turn, command.executor, "error", "sealed_file_violation", what, why)
+        end(transition, command.executor, "error", "sealed_file_violation", what, why)
     else:
-        end(turn, command.executor, "error", "logic_error", AGENT_TWICE, why)
+        end(transition, command.executor, "error", "logic_error", AGENT_TWICE, why)
 
 
 def _held_off(why: str, sealed: tuple[str, ...]) -> str | None:
@@ -245,10 +256,12 @@ def _held_off(why: str, sealed: tuple[str, ...]) -> str | None:
     return next((word for word in words if covered(word, sealed) or covered(f"{word}/.", sealed)), None)
 
 
-def on_executor_killed(turn: Turn, command: RunPlan, event: AgentKilled, record: ForceKill) -> None:
+def on_executor_killed(
+    transition: Transition, command: RunPlan, event: AgentKilled, record: ForceKill
+) -> None:
     """Record a force-kill; at the threshold the whole round is blocked."""
-    old = turn.round.executions[command.executor]
-    turn.set_execution(
+    old = transition.round.executions[command.executor]
+    transition.set_execution(
         command.executor,
         kill=record,
         commit=event.commit or old.commit,
@@ -257,32 +270,32 @@ def on_executor_killed(turn: Turn, command: RunPlan, event: AgentKilled, record:
         agent_s=(old.agent_s or 0.0) + record.elapsed_s,
     )
     what = f"force-killed: {record.reason}"
-    end(turn, command.executor, "timeout", "timeout", what, record.snippet or what)
-    killed = sum(1 for execution in turn.round.executions.values() if execution.kill is not None)
-    if killed >= turn.state.settings.kill_threshold and not turn.round.blocked:
-        block(turn)
+    end(transition, command.executor, "timeout", "timeout", what, record.snippet or what)
+    killed = sum(1 for execution in transition.round.executions.values() if execution.kill is not None)
+    if killed >= transition.state.settings.kill_threshold and not transition.round.blocked:
+        block(transition)
 
 
-def block(turn: Turn) -> None:
+def block(transition: Transition) -> None:
     """Stop what still runs of a round: too many of its executors had to be killed."""
-    turn.set_round(blocked=True)
-    for command in list(turn.state.outstanding.values()):
+    transition.set_round(blocked=True)
+    for command in list(transition.state.outstanding.values()):
         # A straggler that is being killed ends by that, so that its kill is on record.
-        if not isinstance(command, Halt | Inspect | Kill) and command.id not in turn.round.killing:
-            turn.issue(Halt(id=f"{command.id}.halt", iteration=command.iteration, target=command.id))
+        if not isinstance(command, Halt | Inspect | Kill) and command.id not in transition.round.killing:
+            transition.issue(Halt(id=f"{command.id}.halt", iteration=command.iteration, target=command.id))
 
 
-def settle_blocked(turn: Turn) -> None:
+def settle_blocked(transition: Transition) -> None:
     """Say of what a blocked round left unfinished that nobody is to blame for it."""
     what = "ended unfinished: the round was blocked by force-kills"
-    for execution in turn.round.executions.values():
+    for execution in transition.round.executions.values():
         if execution.status != "done":
-            end(turn, execution.executor, "error", "infrastructure", what, what)
-    for slot in turn.round.slots.values():
+            end(transition, execution.executor, "error", "infrastructure", what, what)
+    for slot in transition.round.slots.values():
         if slot.status not in ("approved", "rejected"):
-            turn.set_slot(slot.planner, status="failed")
+            transition.set_slot(slot.planner, status="failed")
 
 
-def execution_is_over(turn: Turn) -> bool:
+def execution_is_over(transition: Transition) -> bool:
     """Say whether every execution has ended."""
-    return all(execution.status == "done" for execution in turn.round.executions.values())
+    return all(execution.status == "done" for execution in transition.round.executions.values())

@@ -13,7 +13,7 @@ from sid_daemon.core.rounds import fanout, review
 from sid_daemon.core.rounds.execution import ATTEMPTS, start_execution
 from sid_daemon.core.rounds.novelty import asked
 from sid_daemon.core.state import Slot, SlotStatus
-from sid_daemon.core.turn import Turn
+from sid_daemon.core.transition import Transition
 from sid_protocol import ids
 from sid_protocol.commands import AdvisePlan, DraftPlan, JudgePlan, Research
 from sid_protocol.events import BriefDone, PlanAdvised, PlanDrafted, PlanJudged
@@ -30,22 +30,22 @@ Reader = Research | DraftPlan | AdvisePlan | JudgePlan
 """What is asked of agents that only read."""
 
 
-def start_research(turn: Turn) -> None:
+def start_research(transition: Transition) -> None:
     """Ask the researcher, or one for each angle."""
-    turn.set_round(research="in_progress")
-    count = turn.state.settings.research_fanout
+    transition.set_round(research="in_progress")
+    count = transition.state.settings.research_fanout
     if count == 1:
-        _research(turn, "", 1)
+        _research(transition, "", 1)
         return
     names = fanout.angles(count)
-    turn.set_round(angles={name: fanout.Angle() for name in names})
+    transition.set_round(angles={name: fanout.Angle() for name in names})
     for name in names:
-        _research(turn, name, 1)
+        _research(transition, name, 1)
 
 
-def _research(turn: Turn, angle: str, attempt: int) -> None:
-    now = turn.round
-    turn.issue(
+def _research(transition: Transition, angle: str, attempt: int) -> None:
+    now = transition.round
+    transition.issue(
         Research(
             id=f"r{now.iteration}.research.{f'{angle}.' if angle else ''}{attempt}",
             iteration=now.iteration,
@@ -56,48 +56,48 @@ def _research(turn: Turn, angle: str, attempt: int) -> None:
     )
 
 
-def on_brief(turn: Turn, command: Research, event: BriefDone) -> None:
+def on_brief(transition: Transition, command: Research, event: BriefDone) -> None:
     """Keep the brief, and let the planners begin once there is none to wait for."""
     if command.angle:
-        _on_angle(turn, command.angle, fanout.Angle(brief=event.brief))
+        _on_angle(transition, command.angle, fanout.Angle(brief=event.brief))
     else:
-        _end_research(turn, event.brief)
+        _end_research(transition, event.brief)
 
 
-def _research_failed(turn: Turn, command: Research, attempt: int, why: str) -> None:
+def _research_failed(transition: Transition, command: Research, attempt: int, why: str) -> None:
     """Ask once more, then plan from what others found, or from history alone."""
     if attempt < ATTEMPTS:
-        _research(turn, command.angle, attempt + 1)
+        _research(transition, command.angle, attempt + 1)
     elif command.angle:
-        _on_angle(turn, command.angle, fanout.Angle(failed=" ".join(why.split())[:200]))
+        _on_angle(transition, command.angle, fanout.Angle(failed=" ".join(why.split())[:200]))
     else:
-        _end_research(turn, None)
+        _end_research(transition, None)
 
 
-def _on_angle(turn: Turn, angle: str, found: fanout.Angle) -> None:
-    turn.set_round(angles={**turn.round.angles, angle: found})
-    if all(one.done for one in turn.round.angles.values()):
-        _end_research(turn, fanout.merged(turn.round.angles))
+def _on_angle(transition: Transition, angle: str, found: fanout.Angle) -> None:
+    transition.set_round(angles={**transition.round.angles, angle: found})
+    if all(one.done for one in transition.round.angles.values()):
+        _end_research(transition, fanout.merged(transition.round.angles))
 
 
-def _end_research(turn: Turn, answer: BriefAnswer | None) -> None:
-    turn.set_round(research="failed" if answer is None else "completed", research_done_at=turn.at)
+def _end_research(transition: Transition, answer: BriefAnswer | None) -> None:
+    transition.set_round(research="failed" if answer is None else "completed", research_done_at=transition.at)
     if answer is not None:
-        identity = {"iteration": turn.round.iteration, "researcher_id": "researcher"}
-        turn.set_round(brief=ResearchBrief.model_validate({**answer.model_dump(), **identity}))
-    start_planning(turn)
+        identity = {"iteration": transition.round.iteration, "researcher_id": "researcher"}
+        transition.set_round(brief=ResearchBrief.model_validate({**answer.model_dump(), **identity}))
+    start_planning(transition)
 
 
-def start_planning(turn: Turn) -> None:
+def start_planning(transition: Transition) -> None:
     """Ask all planners at once."""
-    for number in range(1, turn.state.settings.number_of_agents + 1):
-        _draft(turn, ids.planner_id(number), 1)
+    for number in range(1, transition.state.settings.number_of_agents + 1):
+        _draft(transition, ids.planner_id(number), 1)
 
 
-def _draft(turn: Turn, planner: str, attempt: int) -> None:
-    now = turn.round
-    turn.set_slot(planner, status="drafting")
-    turn.issue(
+def _draft(transition: Transition, planner: str, attempt: int) -> None:
+    now = transition.round
+    transition.set_slot(planner, status="drafting")
+    transition.issue(
         DraftPlan(
             id=f"r{now.iteration}.plan.{planner}.{attempt}",
             iteration=now.iteration,
@@ -108,17 +108,17 @@ def _draft(turn: Turn, planner: str, attempt: int) -> None:
     )
 
 
-def _plan_failed(turn: Turn, planner: str, attempt: int) -> None:
+def _plan_failed(transition: Transition, planner: str, attempt: int) -> None:
     """Ask the planner once more, then go on without it."""
     if attempt < ATTEMPTS:
-        _draft(turn, planner, attempt + 1)
+        _draft(transition, planner, attempt + 1)
     else:
-        turn.set_slot(planner, status="failed")
+        transition.set_slot(planner, status="failed")
 
 
-def on_plan(turn: Turn, planner: str, event: PlanDrafted) -> None:
+def on_plan(transition: Transition, planner: str, event: PlanDrafted) -> None:
     """Give the plan its identity and queue it for the architect."""
-    iteration = turn.round.iteration
+    iteration = transition.round.iteration
     identity = {
         "plan_id": ids.plan_id(iteration, planner),
         "planner_id": planner,
@@ -128,31 +128,31 @@ def on_plan(turn: Turn, planner: str, event: PlanDrafted) -> None:
         "architect_review": None,
     }
     plan = Plan.model_validate({**event.plan.model_dump(), **identity})
-    turn.set_slot(planner, status="drafted", plan=plan)
-    review_next(turn)
+    transition.set_slot(planner, status="drafted", plan=plan)
+    review_next(transition)
 
 
-def review_next(turn: Turn) -> None:
+def review_next(transition: Transition) -> None:
     """Give the architect each plan that was drafted, and the critic each that may come before it."""
-    for slot in _waiting(turn, "drafted"):
-        if slot.plan is None or slot.planner in turn.round.advising:
+    for slot in _waiting(transition, "drafted"):
+        if slot.plan is None or slot.planner in transition.round.advising:
             continue
-        if why := _skipped(turn, "architect"):
-            _keep_advice(turn, slot.planner, review.absent_advice(why))
+        if why := _skipped(transition, "architect"):
+            _keep_advice(transition, slot.planner, review.absent_advice(why))
         else:
-            _advise(turn, slot.planner, slot.plan, 1)
-    for slot in _waiting(turn, "advised"):
-        if slot.plan is None or slot.planner in turn.round.judging:
+            _advise(transition, slot.planner, slot.plan, 1)
+    for slot in _waiting(transition, "advised"):
+        if slot.plan is None or slot.planner in transition.round.judging:
             continue
-        by_rules = review.apply_rules(slot.plan, rule_context(turn))
+        by_rules = review.apply_rules(slot.plan, rule_context(transition))
         if by_rules.verdict == "rejected":
-            _conclude(turn, slot.planner, by_rules)
-        elif slot.plan.approach_family in _families_at_critic(turn):
+            _conclude(transition, slot.planner, by_rules)
+        elif slot.plan.approach_family in _families_at_critic(transition):
             continue
-        elif _skipped(turn, "critic"):
-            _conclude(turn, slot.planner, by_rules)
+        elif _skipped(transition, "critic"):
+            _conclude(transition, slot.planner, by_rules)
         else:
-            _judge(turn, slot.planner, 1)
+            _judge(transition, slot.planner, 1)
 
 
 def without(planners: tuple[str, ...], planner: str) -> tuple[str, ...]:
@@ -160,26 +160,26 @@ def without(planners: tuple[str, ...], planner: str) -> tuple[str, ...]:
     return tuple(one for one in planners if one != planner)
 
 
-def _waiting(turn: Turn, status: SlotStatus) -> list[Slot]:
-    return [slot for slot in turn.round.slots.values() if slot.status == status]
+def _waiting(transition: Transition, status: SlotStatus) -> list[Slot]:
+    return [slot for slot in transition.round.slots.values() if slot.status == status]
 
 
-def _families_at_critic(turn: Turn) -> set[str]:
-    judged = (turn.round.slots[planner].plan for planner in turn.round.judging)
+def _families_at_critic(transition: Transition) -> set[str]:
+    judged = (transition.round.slots[planner].plan for planner in transition.round.judging)
     return {plan.approach_family for plan in judged if plan is not None}
 
 
-def _skipped(turn: Turn, reviewer: str) -> str:
+def _skipped(transition: Transition, reviewer: str) -> str:
     """Say why a reviewer gets no more plans in this round; empty while it does: it has given up none."""
-    now = turn.round
+    now = transition.round
     why = [f.why for f in now.failures if f.agent_id == reviewer and (f.final or f.attempt >= ATTEMPTS)]
     why += [f"force-killed: {kill.reason}" for kill in now.kills if kill.agent_id == reviewer]
     return why[-1] if why else ""
 
 
-def rule_context(turn: Turn) -> review.RuleContext:
+def rule_context(transition: Transition) -> review.RuleContext:
     """Return what the rules look at, at this moment of the round."""
-    state, now = turn.state, turn.round
+    state, now = transition.state, transition.round
     approved = [now.slots[planner].plan for planner in now.approved]
     return review.RuleContext(
         families=state.families,
@@ -193,10 +193,10 @@ def rule_context(turn: Turn) -> review.RuleContext:
     )
 
 
-def _advise(turn: Turn, planner: str, plan: Plan, attempt: int) -> None:
-    now = turn.round
-    turn.set_round(advising=(*now.advising, planner))
-    turn.issue(
+def _advise(transition: Transition, planner: str, plan: Plan, attempt: int) -> None:
+    now = transition.round
+    transition.set_round(advising=(*now.advising, planner))
+    transition.issue(
         AdvisePlan(
             id=f"r{now.iteration}.advise.{planner}.{attempt}",
             iteration=now.iteration,
@@ -207,40 +207,40 @@ def _advise(turn: Turn, planner: str, plan: Plan, attempt: int) -> None:
     )
 
 
-def on_advice(turn: Turn, planner: str, event: PlanAdvised) -> None:
+def on_advice(transition: Transition, planner: str, event: PlanAdvised) -> None:
     """Add the architect's review to the plan."""
-    _advised(turn, planner, event.review)
+    _advised(transition, planner, event.review)
 
 
-def _advice_failed(turn: Turn, planner: str, attempt: int, why: str) -> None:
+def _advice_failed(transition: Transition, planner: str, attempt: int, why: str) -> None:
     """Ask the architect once more, then go on without advice."""
-    plan = turn.round.slots[planner].plan
-    if attempt < ATTEMPTS and plan is not None and not _skipped(turn, "architect"):
-        _advise(turn, planner, plan, attempt + 1)
+    plan = transition.round.slots[planner].plan
+    if attempt < ATTEMPTS and plan is not None and not _skipped(transition, "architect"):
+        _advise(transition, planner, plan, attempt + 1)
     else:
-        _advised(turn, planner, review.absent_advice(why))
+        _advised(transition, planner, review.absent_advice(why))
 
 
-def _advised(turn: Turn, planner: str, advice: ArchitectReview) -> None:
-    _keep_advice(turn, planner, advice)
-    turn.set_round(advising=without(turn.round.advising, planner))
-    review_next(turn)
+def _advised(transition: Transition, planner: str, advice: ArchitectReview) -> None:
+    _keep_advice(transition, planner, advice)
+    transition.set_round(advising=without(transition.round.advising, planner))
+    review_next(transition)
 
 
-def _keep_advice(turn: Turn, planner: str, advice: ArchitectReview) -> None:
-    plan = turn.round.slots[planner].plan
+def _keep_advice(transition: Transition, planner: str, advice: ArchitectReview) -> None:
+    plan = transition.round.slots[planner].plan
     if plan is not None:
         plan = plan.model_copy(update={"architect_review": advice})
-    turn.set_slot(planner, status="advised", advice=advice, plan=plan)
+    transition.set_slot(planner, status="advised", advice=advice, plan=plan)
 
 
-def _judge(turn: Turn, planner: str, attempt: int) -> None:
-    now = turn.round
+def _judge(transition: Transition, planner: str, attempt: int) -> None:
+    now = transition.round
     slot = now.slots[planner]
     if slot.plan is None:
         return
-    turn.set_round(judging=(*now.judging, planner))
-    turn.issue(
+    transition.set_round(judging=(*now.judging, planner))
+    transition.issue(
         JudgePlan(
             id=f"r{now.iteration}.judge.{planner}.{attempt}",
             iteration=now.iteration,
@@ -252,54 +252,54 @@ def _judge(turn: Turn, planner: str, attempt: int) -> None:
     )
 
 
-def on_judgement(turn: Turn, planner: str, event: PlanJudged | None) -> None:
+def on_judgement(transition: Transition, planner: str, event: PlanJudged | None) -> None:
     """Join the critic's review with the rules; `None` where the critic gave none."""
-    plan = turn.round.slots[planner].plan
-    turn.set_round(judging=without(turn.round.judging, planner))
+    plan = transition.round.slots[planner].plan
+    transition.set_round(judging=without(transition.round.judging, planner))
     if plan is not None:
-        by_rules = review.apply_rules(plan, rule_context(turn))
-        _conclude(turn, planner, review.bind(by_rules, event.review if event else None))
-    review_next(turn)
+        by_rules = review.apply_rules(plan, rule_context(transition))
+        _conclude(transition, planner, review.bind(by_rules, event.review if event else None))
+    review_next(transition)
 
 
-def _judgement_failed(turn: Turn, planner: str, attempt: int) -> None:
+def _judgement_failed(transition: Transition, planner: str, attempt: int) -> None:
     """Ask the critic once more, then let the rules alone decide."""
-    if attempt < ATTEMPTS and not _skipped(turn, "critic"):
-        _judge(turn, planner, attempt + 1)
+    if attempt < ATTEMPTS and not _skipped(transition, "critic"):
+        _judge(transition, planner, attempt + 1)
     else:
-        on_judgement(turn, planner, None)
+        on_judgement(transition, planner, None)
 
 
-def on_failed(turn: Turn, command: Reader, attempt: int, why: str) -> None:
+def on_failed(transition: Transition, command: Reader, attempt: int, why: str) -> None:
     """Repeat a turn that came to nothing, once, then go on without it.
 
     Args:
-        turn: The step.
+        transition: The one under way.
         command: What the agent was asked.
         attempt: The last one made; `ATTEMPTS` where asking again is no use.
         why: In one line.
     """
     match command:
         case Research():
-            _research_failed(turn, command, attempt, why)
+            _research_failed(transition, command, attempt, why)
         case DraftPlan():
-            _plan_failed(turn, command.planner, attempt)
+            _plan_failed(transition, command.planner, attempt)
         case AdvisePlan():
-            _advice_failed(turn, command.plan.planner_id, attempt, why)
+            _advice_failed(transition, command.plan.planner_id, attempt, why)
         case JudgePlan():
-            _judgement_failed(turn, command.plan.planner_id, attempt)
+            _judgement_failed(transition, command.plan.planner_id, attempt)
 
 
-def _conclude(turn: Turn, planner: str, by_critic: CriticReview) -> None:
-    slot = turn.round.slots[planner]
+def _conclude(transition: Transition, planner: str, by_critic: CriticReview) -> None:
+    slot = transition.round.slots[planner]
     if slot.plan is None:
         return
     approved = by_critic.verdict == "approved"
     plan = slot.plan.model_copy(update={"critic_review": by_critic, "critic_approved": approved})
-    turn.set_slot(planner, status="approved" if approved else "rejected", plan=plan)
+    transition.set_slot(planner, status="approved" if approved else "rejected", plan=plan)
     if approved:
-        turn.set_round(approved=(*turn.round.approved, planner))
-        start_execution(turn, plan)
+        transition.set_round(approved=(*transition.round.approved, planner))
+        start_execution(transition, plan)
         return
     rejected = RejectedPlan(
         plan_id=plan.plan_id,
@@ -307,11 +307,11 @@ def _conclude(turn: Turn, planner: str, by_critic: CriticReview) -> None:
         hypothesis=plan.hypothesis,
         rejection_reason=by_critic.rejection_reason or "",
     )
-    turn.set_round(rejected=(*turn.round.rejected, rejected))
+    transition.set_round(rejected=(*transition.round.rejected, rejected))
 
 
-def planning_is_over(turn: Turn) -> bool:
+def planning_is_over(transition: Transition) -> bool:
     """Say whether every planner's plan is approved, rejected or given up."""
-    now = turn.round
+    now = transition.round
     begun = now.research in ("completed", "failed")
     return begun and all(slot.status in ("approved", "rejected", "failed") for slot in now.slots.values())

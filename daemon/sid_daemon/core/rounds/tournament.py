@@ -24,7 +24,7 @@ from sid_daemon.core.measuring.words import (
 )
 from sid_daemon.core.rounds.execution import analysis, settle_blocked
 from sid_daemon.core.state import RunState
-from sid_daemon.core.turn import Turn
+from sid_daemon.core.transition import Transition
 from sid_protocol import ids
 from sid_protocol.commands import AdvanceBranch, BuildMerge, CloseRound, Measure, ReturnIdeas
 from sid_protocol.events import MergeBuilt, RunMeasured
@@ -99,27 +99,27 @@ def _guards(settings: Settings) -> tuple[GuardRule, ...]:
     return tuple(rules)
 
 
-def start_tournament(turn: Turn) -> None:
+def start_tournament(transition: Transition) -> None:
     """Begin the tournament, or close the round where nobody can compete."""
-    turn.set_round(execution_done_at=turn.at)
-    if turn.round.blocked:
-        settle_blocked(turn)
-        close(turn)
+    transition.set_round(execution_done_at=transition.at)
+    if transition.round.blocked:
+        settle_blocked(transition)
+        close(transition)
         return
     entrants = [
         Candidate(arm=execution.executor, smoke=execution.smoke, diff_lines=execution.net_lines)
         for execution in sorted(
-            turn.round.executions.values(), key=lambda one: ids.executor_number(one.executor)
+            transition.round.executions.values(), key=lambda one: ids.executor_number(one.executor)
         )
         if execution.smoke is not None
     ]
     if any(one.smoke.valid for one in entrants):
-        entrants = [one for one in entrants if turn.round.executions[one.arm].result == "success"]
+        entrants = [one for one in entrants if transition.round.executions[one.arm].result == "success"]
     if not entrants:
-        close(turn)
+        close(transition)
         return
-    state = turn.state
-    turn.set_round(
+    state = transition.state
+    transition.set_round(
         selection=selection.begin(
             policy_of(state),
             incumbent_score=state.best_score,
@@ -128,11 +128,11 @@ def start_tournament(turn: Turn) -> None:
             iteration=state.iteration,
         )
     )
-    _go_on(turn)
+    _go_on(transition)
 
 
-def _go_on(turn: Turn) -> None:
-    now = turn.round
+def _go_on(transition: Transition) -> None:
+    now = transition.round
     if now.selection is None:
         return
     ask = selection.next_ask(now.selection)
@@ -140,46 +140,46 @@ def _go_on(turn: Turn) -> None:
     prefix = f"r{now.iteration}.t{serial}"
     match ask:
         case Verdict():
-            _on_verdict(turn, ask)
+            _on_verdict(transition, ask)
         case AskMerge():
             execution = now.executions[ask.arm]
-            turn.issue(
+            transition.issue(
                 BuildMerge(
                     id=f"{prefix}.merge.{ask.arm}",
                     iteration=now.iteration,
                     executor=ask.arm,
                     commit=execution.commit or "",
-                    onto=turn.state.head,
+                    onto=transition.state.head,
                 )
             )
         case AskRun() | AskHoldout():
             stage = ask.stage if isinstance(ask, AskRun) else "holdout"
             beside = ask.beside if isinstance(ask, AskRun) else None
-            turn.issue(
+            transition.issue(
                 run_of(
-                    turn.state,
+                    transition.state,
                     id=f"{prefix}.{stage}.{ask.arm}",
                     arm=ask.arm,
-                    tree=_tree(turn, ask.arm),
+                    tree=_tree(transition, ask.arm),
                     stage=stage,
                     block=ask.block if isinstance(ask, AskRun) else 0,
                     beside=beside,
-                    beside_tree=_tree(turn, beside) if beside else "",
+                    beside_tree=_tree(transition, beside) if beside else "",
                 )
             )
 
 
-def _tree(turn: Turn, arm: str) -> str:
+def _tree(transition: Transition, arm: str) -> str:
     if arm == "A":
-        return turn.state.head
+        return transition.state.head
     if arm == "merged":
-        return turn.round.merge_tree or ""
-    return turn.round.executions[arm].commit or ""
+        return transition.round.merge_tree or ""
+    return transition.round.executions[arm].commit or ""
 
 
-def on_measured(turn: Turn, command: Measure, event: RunMeasured) -> None:
+def on_measured(transition: Transition, command: Measure, event: RunMeasured) -> None:
     """Feed one run to the selection, or both runs of a pair that were made at once."""
-    now = turn.round
+    now = transition.round
     if now.selection is None:
         return
     chosen, runs = selection.on_run(now.selection, result_of(command.arm, event)), now.runs + 1
@@ -189,46 +189,46 @@ def on_measured(turn: Turn, command: Measure, event: RunMeasured) -> None:
         # If the first one failed the pair is void, and this half of it is thrown away.
         if isinstance(ask, AskRun) and (ask.arm, ask.beside) == (command.beside, None):
             chosen = selection.on_run(chosen, result_of(command.beside, event.beside))
-    turn.set_round(selection=chosen, runs=runs)
-    _go_on(turn)
+    transition.set_round(selection=chosen, runs=runs)
+    _go_on(transition)
 
 
-def on_merge(turn: Turn, command: BuildMerge, event: MergeBuilt | None) -> None:
+def on_merge(transition: Transition, command: BuildMerge, event: MergeBuilt | None) -> None:
     """Feed a merge to the selection; `None` is a conflict."""
-    now = turn.round
+    now = transition.round
     if now.selection is None:
         return
     chosen = selection.on_merge(now.selection, command.executor, conflict=event is None)
-    turn.set_round(selection=chosen, merge_tree=event.tree if event else None)
-    _go_on(turn)
+    transition.set_round(selection=chosen, merge_tree=event.tree if event else None)
+    _go_on(transition)
 
 
-def _on_verdict(turn: Turn, verdict: Verdict) -> None:
-    turn.set_round(verdict=verdict, verdict_at=turn.at)
-    turn.set(history=verdict.history)
+def _on_verdict(transition: Transition, verdict: Verdict) -> None:
+    transition.set_round(verdict=verdict, verdict_at=transition.at)
+    transition.set(history=verdict.history)
     for arm, outcome in verdict.outcomes.items():
-        execution = turn.round.executions[arm]
+        execution = transition.round.executions[arm]
         failure = execution.failure
         if outcome.status != "success" and (failure is None or verdict.incumbent_broken):
             category = cast("Category", outcome.category or "regression")
             why = outcome.why or category
             failure = analysis(category, f"measured: {outcome.status}", why)
-        turn.set_execution(arm, result=outcome.status, score=outcome.benchmark_score, failure=failure)
+        transition.set_execution(arm, result=outcome.status, score=outcome.benchmark_score, failure=failure)
     if verdict.winner is None:
-        close(turn)
+        close(transition)
         return
-    now = turn.round
+    now = transition.round
     execution = now.executions[verdict.winner]
-    turn.issue(
+    transition.issue(
         AdvanceBranch(
             id=f"r{now.iteration}.advance",
             iteration=now.iteration,
             executor=verdict.winner,
             commit=execution.commit or "",
-            onto=turn.state.head,
+            onto=transition.state.head,
             tree=now.merge_tree or "",
             message=merge_message(now.iteration, execution.plan.hypothesis, verdict),
-            at=turn.at,
+            at=transition.at,
         )
     )
 
@@ -248,53 +248,53 @@ def merge_message(iteration: int, hypothesis: str, verdict: Verdict) -> str:
     return f"{head}\n\n{describe(verdict)}"
 
 
-def on_advanced(turn: Turn, commit: str) -> None:
+def on_advanced(transition: Transition, commit: str) -> None:
     """The branch holds the merge: the winner is the new incumbent."""
-    turn.set_round(winner_commit=commit)
-    turn.set(head=commit)
-    close(turn)
+    transition.set_round(winner_commit=commit)
+    transition.set(head=commit)
+    close(transition)
 
 
-def close(turn: Turn) -> None:
+def close(transition: Transition) -> None:
     """Archive the losers and remove what the round made."""
-    now = turn.round
-    turn.set_round(verdict_at=now.verdict_at or turn.at)
+    now = transition.round
+    transition.set_round(verdict_at=now.verdict_at or transition.at)
     if now.ideas and not any(slot.plan for slot in now.slots.values()):
         # First, so that the next round finds them.
-        turn.issue(ReturnIdeas(id=f"r{now.iteration}.ideas", iteration=now.iteration, ideas=now.ideas))
+        transition.issue(ReturnIdeas(id=f"r{now.iteration}.ideas", iteration=now.iteration, ideas=now.ideas))
     else:
-        close_round(turn)
+        close_round(transition)
 
 
-def close_round(turn: Turn) -> None:
+def close_round(transition: Transition) -> None:
     """Ask for the clean-up that ends the round."""
-    now = turn.round
+    now = transition.round
     winner = now.verdict.winner if now.verdict and now.winner_commit else None
     losers = tuple(
         (execution.executor, execution.commit or execution.base)
         for execution in now.executions.values()
         if execution.executor != winner
     )
-    turn.issue(
+    transition.issue(
         CloseRound(
             id=f"r{now.iteration}.close",
             iteration=now.iteration,
             losers=losers,
             winner=winner,
-            head=turn.state.head,
+            head=transition.state.head,
             merged=winner is not None,
         )
     )
 
 
-def settle_scores(turn: Turn) -> None:
+def settle_scores(transition: Transition) -> None:
     """Take the incumbent's new estimate from the verdict, unless its winner could not be merged."""
-    verdict, state = turn.round.verdict, turn.state
+    verdict, state = transition.round.verdict, transition.state
     if verdict is None:
         return
-    if verdict.winner is not None and turn.round.winner_commit is None:
-        turn.set(noisy=state.noisy or verdict.became_noisy, history=replace(state.history, sessions=()))
+    if verdict.winner is not None and transition.round.winner_commit is None:
+        transition.set(noisy=state.noisy or verdict.became_noisy, history=replace(state.history, sessions=()))
         return
     best = state.best_score if verdict.best_score is None else verdict.best_score
     interval = verdict.best_interval if verdict.best_score is not None else state.best_interval
-    turn.set(best_score=best, best_interval=interval, noisy=state.noisy or verdict.became_noisy)
+    transition.set(best_score=best, best_interval=interval, noisy=state.noisy or verdict.became_noisy)

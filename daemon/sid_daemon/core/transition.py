@@ -1,4 +1,4 @@
-"""One step under way: the state as it changes, and the commands that follow.
+"""A transition under way: the state as one event changes it, and the commands that follow.
 
 Made by `step` for one event and thrown away after it. It keeps the book-keeping of commands in one place,
 so that the machines above it only say what should happen.
@@ -28,7 +28,7 @@ AFTER_BLOCK = Halt | CloseRound | ReturnIdeas | PrepareRound
 """Commands that a blocked round may still need: to end."""
 
 
-class Turn:
+class Transition:
     """Collects the effects of one event.
 
     Attributes:
