@@ -2,7 +2,7 @@
 
 `step(state, event)` is called by the conductor alone, and by tests. To be read in this order:
 
-    the run           run (has `step`), turn (one step under way), state, creation, adoption, stopping
+    the run           run (has `step`), transition (one step under way), state, creation, adoption, stopping
     rounds/           round, planning (fanout, review, novelty, remembering), execution, tournament
     what is late      deadlines, stragglers, classify
     measuring/        selection, then deterministic or noisy (screen, confirm, guards), each on a session;

@@ -6,12 +6,9 @@ the pairs do not bound reads "?", and a gain that was not proven is never called
 
 from __future__ import annotations
 
-import re
-
 from sid_daemon.core.measuring.words import Verdict
 from sid_daemon.core.wording import bounds, percent, rounded_up
-
-_LETTERS = 26
+from sid_protocol import ids
 
 
 def describe(verdict: Verdict) -> str:
@@ -39,22 +36,9 @@ def describe(verdict: Verdict) -> str:
     return "  ".join(parts)
 
 
-def letter(arm: str) -> str:
-    """Return the name of a candidate's planner: executor_2 is "b", after z comes "aa"."""
-    found = re.fullmatch(r"executor_(\d+)", arm)
-    number = int(found.group(1)) if found else 0
-    if number < 1:
-        return arm
-    name = ""
-    while number:
-        number, rest = divmod(number - 1, _LETTERS)
-        name = chr(ord("a") + rest) + name
-    return name
-
-
 def _who(verdict: Verdict) -> str:
     if verdict.winner is not None:
-        return f"candidate {letter(verdict.winner)}"
+        return f"candidate {ids.planner_letters(ids.executor_number(verdict.winner))}"
     scored = sum(one.benchmark_score is not None for one in verdict.outcomes.values())
     return f"best of {scored}" if scored else "nobody"
 
