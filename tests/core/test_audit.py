@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from pydantic import TypeAdapter
@@ -12,7 +14,7 @@ from pydantic import TypeAdapter
 from sid_daemon.core.longterm.audit import Audit, Audited, headline, next_ask
 from sid_daemon.report.text import status_notes, summary_text
 from sid_daemon.rpc.live_rows import actor_rows
-from sid_protocol.commands import Measure
+from sid_protocol.commands import AnyCommand, Measure
 from sid_protocol.events import AnyEvent, Recalibrated, RunStopped, StopRequested
 from sid_protocol.settings import Settings
 from tests.core import play as made
@@ -27,9 +29,12 @@ START = Audit(
     max_pairs=40,
     max_minutes=None,
     pass_fail=False,
+    continuous=True,
+    reference=100.0,
     seed=7,
     merges=3,
     summed=0.124,
+    summed_score=13.0,
 )
 
 
@@ -73,12 +78,22 @@ def test_nothing_gained_is_not_called_a_gain():
 
 
 def test_a_deterministic_benchmark_is_run_once_an_arm():
-    found, arms = play(replace(START, noisy=False), lambda arm, _: 110.0 if arm == "A" else 100.0)
+    exact = replace(START, noisy=False, continuous=False)
+    found, arms = play(exact, lambda arm, _: 110.0 if arm == "A" else 100.0)
 
     assert sorted(arms) == ["A", "baseline"]
     assert found.gain == pytest.approx(0.1)
     assert found.interval is None
     assert headline(found) == "total since baseline +10.0 % audited at a1b2c3d, one run each"
+
+
+def test_a_difference_is_relative_to_the_baseline_on_record_and_so_is_the_sum_of_wins():
+    crossing = replace(START, continuous=False, reference=-0.5, summed_score=1.31)
+    scores = {"baseline": [-0.6] + [-0.5] * 40, "A": [0.8] * 41}
+    found, _ = play(crossing, lambda arm, _: scores[arm].pop(0))
+
+    assert found.gain == pytest.approx(2.6)
+    assert headline(found).endswith("(sum of wins would say +262.0 %)")
 
 
 def test_a_failed_run_voids_its_pair_and_two_in_one_pair_end_the_audit():
@@ -149,6 +164,38 @@ def test_head_and_baseline_are_compared_every_so_many_merges_and_at_the_end():
     last = audits(play)[-1]["details"]
     assert (last["baseline_sha"], last["head_sha"]) == (made.BASE, play.now.head)
     assert last["n"] == 1
+
+
+def rising(start: float, step: float, other: float) -> dict[str, Any]:
+    """Return a world whose first candidate raises the score by a step a round; every other has one score."""
+
+    def score(arm: str, iteration: int) -> float:
+        return {"executor_1": start + step * iteration, "A": start + step * (iteration - 1)}.get(arm, other)
+
+    def answer(command: AnyCommand) -> AnyEvent | None:
+        if not isinstance(command, Measure) or command.stage != "audit":
+            return None
+        return made.measured(start if command.arm == "baseline" else start + step * command.iteration)
+
+    return {"score": score, "answer": answer}
+
+
+def test_wins_across_zero_add_up_to_what_the_audit_measures():
+    settings = Settings(number_of_agents=1, max_iterations=3)
+    begun = made.created(settings, baseline_samples=(-5.0,) * 3, baseline_score=-5.0)
+    play = made.played(settings, begun, **rising(-5.0, 3.5, -99.0))
+
+    last = audits(play)[-1]["details"]
+    assert last["gain"] == pytest.approx(2.1)
+    assert last["sum_of_wins"] == pytest.approx(2.1)
+
+
+@pytest.mark.parametrize(("other", "gain"), [(1.5, math.log(1.5)), (-1.5, 0.5)])
+def test_gains_are_ratios_only_where_every_score_of_the_run_was_positive(other: float, gain: float):
+    settings = Settings(number_of_agents=2, max_iterations=2)
+    play = made.played(settings, **rising(10.0, 2.5, other))
+
+    assert audits(play)[-1]["details"]["gain"] == pytest.approx(gain)
 
 
 def test_a_run_that_won_nothing_is_not_audited():

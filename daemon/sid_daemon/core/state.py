@@ -227,6 +227,8 @@ class RunState:
     audited_merges: int = 0
     summed_gain: float = 0.0
     """Of all merges, each as measured in its own round: what the audit holds against the whole."""
+    summed_score: float = 0.0
+    """The same in score units."""
     lessons: Book = field(default_factory=Book)
     other_runs: tuple[RunLessons, ...] | None = None
     """What other runs had seen when the last round began; None before any round that asked."""

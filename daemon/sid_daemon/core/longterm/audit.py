@@ -44,8 +44,11 @@ class Audit:
     """An audit under way: what it compares, and every run since, in order.
 
     Attributes:
+        continuous: The run's scores were all positive and not all whole, so that its gains were logarithms of ratios.
+        reference: The score on record of the baseline, which a difference is relative to.
         merges: Merges of the run when it began.
         summed: Sum of the gains of these merges, as each was measured in its own round.
+        summed_score: The same in score units: of differences, each relative to another score, only this is a sum.
         results: So far, in order.
     """
 
@@ -56,9 +59,12 @@ class Audit:
     max_pairs: int
     max_minutes: float | None
     pass_fail: bool
+    continuous: bool
+    reference: float
     seed: int
     merges: int
     summed: float
+    summed_score: float
     results: tuple[RunResult, ...] = ()
 
 
@@ -72,9 +78,10 @@ class Audited:
         n: Pairs.
         p: Always-valid p-value; None where scores are exact.
         why: What failed, if something did; the pairs before it count all the same.
+        summed: Sum of the wins, on the scale of `gain`.
         score: Median of the head's runs; None where there is none.
         logarithmic: The gain is the logarithm of a ratio, else a difference relative to `reference`.
-        reference: What a difference is relative to: the baseline's first score of the audit.
+        reference: What a difference is relative to: the baseline's score on record.
     """
 
     baseline_sha: str
@@ -145,7 +152,7 @@ def _found(audit: Audit, pairs: list[tuple[RunResult, RunResult]], why: str | No
         n=len(gaps),
         p=None if exact else EProcess(gaps).p,
         merges=audit.merges,
-        summed=audit.summed,
+        summed=audit.summed if scale.logarithmic else scale.relative(audit.summed_score, absolute=True),
         why=why,
         score=median([after.value for _, after in pairs]) if pairs else None,
         logarithmic=scale.logarithmic,
@@ -154,11 +161,9 @@ def _found(audit: Audit, pairs: list[tuple[RunResult, RunResult]], why: str | No
 
 
 def _scale(audit: Audit, pairs: list[tuple[RunResult, RunResult]]) -> Scale:
-    scores = [run.value for pair in pairs for run in pair]
-    whole = all(score == int(score) for score in scores)
-    logarithmic = min(scores, default=0.0) > 0 and not whole and not audit.pass_fail
-    reference = 1.0 if audit.pass_fail or not pairs else pairs[0][0].value
-    return Scale(audit.direction, logarithmic, reference)
+    positive = all(run.value > 0 for pair in pairs for run in pair)
+    logarithmic = audit.continuous and positive and not audit.pass_fail
+    return Scale(audit.direction, logarithmic, 1.0 if audit.pass_fail else audit.reference)
 
 
 def headline(found: Audited) -> str:

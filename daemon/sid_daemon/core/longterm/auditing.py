@@ -49,9 +49,12 @@ def go_on(transition: Transition, *, ending: bool) -> bool:
                 max_pairs=rule.max_pairs,
                 max_minutes=rule.max_minutes,
                 pass_fail=state.settings.benchmark_format == "pass_fail",
+                continuous=state.history.all_positive and not state.history.all_whole,
+                reference=state.baseline_score,
                 seed=state.seed,
                 merges=state.history.merges,
                 summed=state.summed_gain,
+                summed_score=state.summed_score,
             )
         )
     return _ask(transition)

@@ -240,6 +240,7 @@ def record(transition: Transition) -> None:
         tried=remembered(state, now),
         dry_rounds=0 if won is not None else state.dry_rounds + 1,
         summed_gain=state.summed_gain + ((won.gain or 0.0) if won else 0.0),
+        summed_score=state.summed_score + float(gained or 0),
         completed=state.completed + 1,
         plateau_count=plateau,
         breaker_count=breaker,
