@@ -341,16 +341,17 @@ def test_a_table_of_a_metric_that_is_better_lower_says_so() -> None:
     assert lines(play, "tracking/results.tsv")[0] == "# metric_direction: lower_is_better"
 
 
-def test_a_sub_score_that_falls_is_a_failed_guard_of_its_row() -> None:
+@pytest.mark.parametrize(("memory", "told"), [(9.0, ["fail", "discard"]), (1.5, ["pass", "keep"])])
+def test_a_sub_score_that_falls_is_a_failed_guard_of_its_row(memory: float, told: list[str]) -> None:
     def answer(command: AnyCommand) -> AnyEvent | None:
         heavier = command.kind == "measure" and command.arm in ("executor_1", "merged")
-        score, memory = (12.0, 9.0) if heavier else (10.0, 1.0)
-        return measured(score, sub_scores={"memory": memory}) if command.kind == "measure" else None
+        score, used = (12.0, memory) if heavier else (10.0, 1.0)
+        return measured(score, sub_scores={"memory": used}) if command.kind == "measure" else None
 
     rules = {"guards": {"memory": {"direction": "lower_is_better", "tolerance": 1.0}}}
     values = settings(guard_command=[], max_iterations=1, measurement=Measurement.model_validate(rules))
     rows = [line.split("\t") for line in lines(played(values, answer=answer), "tracking/results.tsv")[2:]]
-    assert [row[4:6] for row in rows][:3] == [["-", "baseline"], ["fail", "discard"], ["-", "discard"]]
+    assert [row[4:6] for row in rows][:3] == [["-", "baseline"], told, ["-", "discard"]]
 
 
 def test_descriptions_keep_to_their_line() -> None:

@@ -312,12 +312,21 @@ def result_rows(now: Round) -> list[ResultRow]:
                 commit=(one.commit or one.base)[:7],
                 metric=one.score,
                 delta=None if one.score is None or before is None else difference(one.score, before),
-                guard="fail" if (found := outcome_of(now, one)) and found.guard_failed else one.guard,
+                guard=_guard(now, one, is_winner=is_winner),
                 status=_row_status(one, is_winner=is_winner),
                 description=_description(now, one),
             )
         )
     return rows
+
+
+def _guard(now: Round, one: Execution, *, is_winner: bool) -> Literal["pass", "fail", "-"]:
+    """Return what commands and sub-scores said together; sub-scores are held to their guards before a merge."""
+    found = outcome_of(now, one)
+    if found is not None and found.guard_failed:
+        return "fail"
+    held = is_winner and now.selection is not None and bool(now.selection.policy.guards)
+    return "pass" if held else one.guard
 
 
 def _description(now: Round, one: Execution) -> str:
