@@ -92,6 +92,21 @@ def test_a_cleaned_repository_costs_nothing_while_no_daemon_runs(stage: Stage) -
     stage.check(stage.go_on())
 
 
+def test_a_repository_that_is_cleaned_after_a_stop_costs_nothing(stage: Stage) -> None:
+    daemon, wire = begin(stage)
+    with wire:
+        wire.until("candidate_committed")
+        wire.call("run.cancel", run=stage.run_id)
+        stage.leave(daemon)
+    made = stage.bodies("candidate_committed")
+    stage.repo.git("clean", "-ffdxq", "-e", "mine.txt")
+    daemon, wire = begin(stage)
+    with wire:
+        wire.until("run_ended", status="max_iterations")
+    assert stage.bodies("candidate_committed")[: len(made)] == made
+    stage.check(daemon)
+
+
 @pytest.mark.slow
 def test_a_worktree_that_is_deleted_by_hand_costs_one_candidate_at_most(stage: Stage) -> None:
     daemon, wire = begin(stage)

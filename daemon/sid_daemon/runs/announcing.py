@@ -65,13 +65,13 @@ class Announcer:
             self._news = trio.Event()
             await self.show()
 
-    async def show(self) -> None:
-        """Show all that was taken in; returns once it can be read and is told."""
+    async def show(self, *, last: bool = False) -> None:
+        """Show all that was taken in, for the `last` time or not; returns once it can be read and is told."""
         async with self._one:
             waiting, self._waiting = self._waiting, []
             self._room.set()
             with trio.CancelScope(shield=True):
-                troubles = await self._store.show()
+                troubles = await self._store.show(last=last)
             for trouble in troubles:
                 if trouble not in self._told:
                     self._emit("warning", "view_not_written", run_id=self._run_id, why=trouble)

@@ -351,6 +351,7 @@ class Conductor:
         self._up.close()
         try:
             await self.hands.close(self.state)
+            await self.announcer.show(last=True)
             await self.store.close()
         finally:
             await self.announcer.say_last_words()  # noqa: ASYNC102 - it shields itself, for a moment

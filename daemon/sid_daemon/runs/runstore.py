@@ -178,25 +178,29 @@ class RunStore:
         unshown.counts = {file: self.journal.count(file) for file in unshown.entries}
         return unshown
 
-    async def show(self) -> list[str]:
+    async def show(self, *, last: bool = False) -> list[str]:
         """Write the views of what was recorded, the latest of each file; returns once they are there.
+
+        Args:
+            last: The run is over, or rests: the copy of the database is brought up to it, too.
 
         Returns:
             One line for each view that could not be written.
         """
+        self._unshown.recorded |= last
         async with self._showing:
             return await self._show(self._limiter)
 
     async def _show(self, reading: trio.CapacityLimiter) -> list[str]:
         """Write views; `reading` is what keeps others from the journal meanwhile."""
         unshown, self._unshown = self._unshown, Unshown()
-        if not unshown.seq:
+        if not unshown.seq and not unshown.recorded:
             return []
         troubles: list[str] = []
         lessons = unshown.documents.get(LESSONS_JSON)
         with trio.CancelScope(shield=True):  # else what was taken would be lost
             if unshown.everything:
-                troubles += await trio.to_thread.run_sync(self._export_again, limiter=reading)
+                troubles += await trio.to_thread.run_sync(_hindrance, self._export, limiter=reading)
             troubles += await trio.to_thread.run_sync(self._shown.show, unshown, limiter=self._writing)
             if unshown.counts:
                 troubles += await trio.to_thread.run_sync(self._put_lists, unshown.counts, limiter=reading)
@@ -206,17 +210,10 @@ class RunStore:
                 left.add(self._unshown)
                 self._unshown = left
             else:
-                self.journal.shown = unshown.seq
+                self.journal.shown = max(self.journal.shown, unshown.seq)
             if unshown.recorded or unshown.replayable:
                 troubles += await trio.to_thread.run_sync(self._copy, unshown, limiter=reading)
         return list(dict.fromkeys(troubles))
-
-    def _export_again(self) -> list[str]:
-        try:
-            self._export()
-        except StoreError as error:
-            return [str(error)]
-        return []
 
     async def commit(
         self, events: list[AnyEvent], projection: Projection, snapshot: RunState | None
@@ -236,18 +233,10 @@ class RunStore:
         return troubles
 
     def _settle(self, unshown: Unshown, lessons: str | None) -> list[str]:
-        troubles = self._shown.tell(unshown)
-        try:
-            self._shown.settle()
-        except StoreError as error:
-            troubles.append(str(error))
-        try:
-            if self._kills is not None:
-                self._kills.add(unshown.entries.get(IMPROVEMENTS, ()))
-            self._keep_lessons(lessons)
-        except StoreError as error:
-            troubles.append(str(error))
-        return troubles
+        troubles = self._shown.tell(unshown) + _hindrance(self._shown.settle)
+        if self._kills is not None:
+            troubles += _hindrance(self._kills.add, unshown.entries.get(IMPROVEMENTS, ()))
+        return troubles + _hindrance(self._keep_lessons, lessons)
 
     def _keep_lessons(self, lessons: str | None) -> None:
         if lessons is not None and self._lessons is not None:
@@ -387,6 +376,15 @@ class RunStore:
             journal, self._journal = self._journal, None
             with trio.CancelScope(shield=True):
                 await trio.to_thread.run_sync(journal.close, limiter=self._limiter)
+
+
+def _hindrance(do: Callable[..., object], *given: object) -> list[str]:
+    """Do something, and return the one line of what hindered it, if anything did."""
+    try:
+        do(*given)
+    except StoreError as error:
+        return [str(error)]
+    return []
 
 
 def _reports(journal: Journal, rounds: range) -> list[tuple[str, str]]:
