@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from contextlib import ExitStack
 from functools import partial
@@ -30,6 +31,7 @@ KEY = "sk-test-0123456789abcdef"
 GOOD = PLAN.model_dump(include={"hypothesis", "approach_family", "target_files"}) | {
     "steps": [{"step": 1, "file": "app.py", "change": "cache f"}]
 }
+LEADS_OUT = ("out", "up", "up/private.txt")
 PRICES = {"priced": Price(input=1000.0, output=1000.0, cache_read=1000.0, cache_write=1000.0)}
 
 
@@ -45,6 +47,7 @@ class Stage:
         (self.worktree / ".git").write_text("gitdir: elsewhere\n")
         self.records: list[tuple[str, str, dict[str, Any]]] = []
         self.purse = Purse()
+        self.enclose: Any = Sandbox
         self.learned: list[str] = []
         self.service = Service(prices=PRICES, learn=self.learned.append)
         self.environ = {"ANTHROPIC_API_KEY": KEY, "PATH": "/usr/bin:/bin", "HOME": str(folder)}
@@ -83,7 +86,7 @@ class Stage:
         )
         backend = AnthropicBackend(
             repo=str(self.repo),
-            enclose=Sandbox,
+            enclose=self.enclose,
             purse=self.purse,
             service=self.service,
             environ=self.environ,
@@ -261,6 +264,33 @@ async def test_a_command_neither_sees_the_key_nor_writes_a_sealed_file(stage: St
     assert (stage.worktree / "app.py").read_text().endswith("y\n")
 
 
+async def test_a_file_that_is_no_utf_8_can_be_looked_at_and_changed(stage: Stage) -> None:
+    (stage.worktree / "app.py").write_bytes("# caf\u00e9\nx = 1\n".encode("latin-1"))
+    edit = tool("edit", command="str_replace", path="app.py", old_text="x = 1", new_text="x = 2")
+    replies = script(say(tool("view", path="app.py")), say(edit), say(tool("done", summary="Ok.")))
+    async with model_server(replies) as server:
+        await stage.play(server, "executor")
+    assert results_in(server.bodies[1])[0]["content"].startswith("1\t# caf\ufffd\n")
+    assert (stage.worktree / "app.py").read_bytes() == b"# caf\xe9\nx = 2\n"
+
+
+@pytest.mark.parametrize("enclose", [Sandbox, None])
+async def test_a_search_follows_no_link_and_reads_no_pipe(stage: Stage, enclose: Any) -> None:
+    (stage.repo / "private.txt").write_text("private word\n")
+    (stage.worktree / "out").symlink_to("../../private.txt")
+    (stage.worktree / "up").symlink_to("../..")
+    os.mkfifo(stage.worktree / "pipe")
+    stage.enclose = enclose
+    calls = [tool("search", n, pattern="word", path=path) for n, path in enumerate(LEADS_OUT)]
+    pipe = tool("search", 9, pattern="word", path="pipe")
+    async with model_server(script(say(*calls, pipe), say(tool("answer", **GOOD)))) as server:
+        await stage.play(server)
+    *out, read = results_in(server.bodies[1])
+    assert all(one["is_error"] for one in out)
+    assert "private word" not in repr(out)
+    assert read["content"] == "no line matches"
+
+
 async def test_a_long_result_is_cut_with_head_and_tail_kept(stage: Stage) -> None:
     replies = (say(tool("run", command="seq 1 20000")), say(tool("done", summary="Done.")))
     async with model_server(script(*replies)) as server:
@@ -309,6 +339,18 @@ async def test_a_reply_that_was_cut_off_is_gone_on_with(stage: Stage) -> None:
     async with model_server(script(*replies)) as server:
         assert (await stage.play(server, "executor")).text == "ok"
     assert "no JSON object (the reply was cut off)" in results_in(server.bodies[1])[0]["content"]
+
+
+@pytest.mark.parametrize("role", ["planner", "executor"])
+async def test_a_turn_that_the_service_paused_goes_on(stage: Stage, role: str) -> None:
+    paused = say(text("Still at it."), stop="pause_turn")
+    end = tool("answer", **GOOD) if role == "planner" else tool("done", summary="Ok.")
+    edit = tool("edit", command="create", path="new.py", new_text="x = 1\n")
+    begun = [say(edit)] if role == "executor" else []
+    async with model_server(script(*begun, *[paused] * 3, say(end))) as server:
+        answer = await stage.play(server, role)
+    assert len(server.bodies) == len(begun) + 4
+    assert answer.text == "Ok." or parse_plan(answer.text)
 
 
 async def test_replies_that_are_cut_off_for_ever_end_the_turn(stage: Stage) -> None:
@@ -443,6 +485,23 @@ async def test_a_cancelled_turn_closes_its_connection(stage: Stage) -> None:
     assert stage.purse.ledger.reserved.calls == 0
 
 
+async def test_an_answer_of_something_else_says_what_to_check(stage: Stage) -> None:
+    page = b"<html>Welcome</html>"
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: %d\r\n\r\n" % len(page)
+
+    async def answer(stream: trio.SocketStream) -> None:
+        await stream.receive_some(1 << 20)
+        await stream.send_all(head + page)
+
+    async with trio.open_nursery() as nursery:
+        (listener,) = await nursery.start(partial(trio.serve_tcp, answer, 0, host="127.0.0.1"))
+        url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}"
+        with pytest.raises(BackendError, match="no stream of the Messages API, but text/html") as caught:
+            await stage.play(ModelServer(url=url))
+        nursery.cancel_scope.cancel()
+    assert "base_url" in caught.value.hint
+
+
 # The key
 
 
@@ -460,6 +519,16 @@ async def test_a_service_that_repeats_the_key_does_not_put_it_on_record(stage: S
             await stage.play(server)
     assert KEY not in str(caught.value) + repr(stage.records)
     assert "bad key ***" in str(caught.value)
+
+
+@pytest.mark.parametrize("before", [250, 285, 299])
+async def test_no_part_of_the_key_is_left_where_words_are_cut(stage: Stage, before: int) -> None:
+    words = "x" * before + KEY
+    for reply in Failure(400, "invalid_request_error", words), say(text(words), stop="refusal"):
+        async with model_server(script(reply)) as server:
+            with pytest.raises(BackendError) as caught:
+                await stage.play(server)
+        assert KEY[:6] not in str(caught.value)
 
 
 @pytest.mark.parametrize("source", ["file", "credential"])

@@ -145,7 +145,7 @@ def _load(text: str) -> Any:
         raise BackendError(f"the answer is nested deeper than {DEPTH_LIMIT} levels") from None
     except ValueError as error:
         raise _NotJsonError(str(error)) from None
-    if _too_deep(value):
+    if too_deep(value):
         raise BackendError(f"the answer is nested deeper than {DEPTH_LIMIT} levels")
     for string in _strings(value):
         if not _encodable(string):
@@ -164,7 +164,8 @@ def _finite(digits: str) -> float:
     return number
 
 
-def _too_deep(value: Any) -> bool:
+def too_deep(value: Any) -> bool:
+    """Say whether a JSON value is nested deeper than `DEPTH_LIMIT`."""
     level = [value]
     for _ in range(DEPTH_LIMIT + 1):
         level = [inner for outer in level if isinstance(outer, dict | list) for inner in _inner(outer)]

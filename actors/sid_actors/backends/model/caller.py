@@ -19,8 +19,8 @@ from sid_actors.backends.base import Turn
 from sid_actors.backends.model.models import LEAST_OUTPUT_TOKENS
 from sid_actors.backends.model.pace import Pace
 from sid_actors.backends.model.prefixes import Prefixes
-from sid_actors.backends.model.purse import Purse
-from sid_actors.backends.model.reply import BrokenStreamError, Reply
+from sid_actors.backends.model.purse import Purse, Reservation
+from sid_actors.backends.model.reply import BrokenStreamError, ForeignAnswerError, Reply
 from sid_actors.backends.model.sse import EventReader
 from sid_actors.backends.model.trouble import Trouble, trouble_of
 from sid_actors.watching.activity import ActivityLog
@@ -103,7 +103,7 @@ class Caller:
             if isinstance(trouble, Reply):
                 self.pace.succeeded()
                 return trouble
-            self.activity.error = self.hide(trouble.what)
+            self.activity.error = trouble.what
             self.tell("warning", "model_call_failed", model=self.model, why=self.activity.error)
             match trouble.kind:
                 case "rate":
@@ -166,10 +166,10 @@ class Caller:
                 await self._stream(request, reserved.output, reply)
                 reply.finish()
             except self.errors as error:
-                return trouble_of(error)
+                return trouble_of(error, self.hide)
             finally:
                 self.activity.request_since, self.activity.request = None, ""
-                reserved.actual = self._account(reply)
+                reserved.actual = self._account(reply, reserved)
         self.activity.stop_reason, self.activity.error = reply.stop_reason, None
         return reply
 
@@ -212,6 +212,11 @@ class Caller:
                         await stream.response.aclose()
             except self.errors as error:
                 fault = fault or error
+            kind = stream.response.headers.get("content-type", "")
+        if fault is None and not reply.begun:
+            raise ForeignAnswerError(
+                f"the answer is no stream of the Messages API, but {kind[:100] or 'nothing'}"
+            )
         # What comes after a whole reply is of no matter.
         if fault is not None and not reply.ended:
             raise fault
@@ -229,9 +234,9 @@ class Caller:
             if block.get("type") == "text":
                 self.activity.output(str(block.get("text", ""))[-400:])
 
-    def _account(self, reply: Reply) -> Amount:
+    def _account(self, reply: Reply, reserved: Reservation) -> Amount:
         """Add what a call took to the turn's cost."""
-        used = reply.used
+        used = reply.used(reserved.amount.tokens - reserved.output, reserved.output)
         if not reply.begun:
             self._add(Cost(calls=1))
             return Amount(calls=1)

@@ -59,6 +59,18 @@ class Confined:
             raise ToolError(f"{path}: git's own files are not yours to read or change")
         return named
 
+    def found(self, path: str) -> str:
+        """Return a path relative to the folder, of a file or a folder that is there.
+
+        Raises:
+            ToolError: there is nothing, or a symbolic link.
+        """
+        relative = self.relative(path)
+        with self._told(path), self._folder(relative.parent) as parent:
+            if relative.parts and stat.S_ISLNK(os.lstat(relative.name, dir_fd=parent).st_mode):
+                raise ToolError(f"{path} is a symbolic link, and those are not followed")
+        return str(relative)
+
     def read(self, path: str) -> bytes:
         """Return a file's content.
 

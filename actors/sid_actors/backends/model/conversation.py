@@ -6,6 +6,7 @@ service's cache; results of tools that are long past are left out before the mod
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,7 @@ from sid_actors.backends.model.reply import Reply
 
 LEFT_OUT = "[left out to save room; look again if you need it]"
 _CACHED = {"type": "ephemeral"}
+_HALVES = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(slots=True)
@@ -55,7 +57,7 @@ class Conversation:
             if block.get("type") != "text" or str(block.get("text", "")).strip()
         ]
         self.messages.append(
-            {"role": "assistant", "content": content or [{"type": "text", "text": "(nothing)"}]}
+            {"role": "assistant", "content": _sendable(content) or [{"type": "text", "text": "(nothing)"}]}
         )
 
     def request(self, choice: dict[str, Any]) -> dict[str, Any]:
@@ -104,6 +106,7 @@ class Conversation:
         )
 
     def _ours(self, blocks: list[dict[str, Any]]) -> None:
+        blocks = _sendable(blocks)
         if self.messages and self.messages[-1]["role"] == "user":
             self.messages[-1]["content"].extend(blocks)  # roles take turns
         else:
@@ -118,3 +121,16 @@ def result(call: dict[str, Any], text: str, *, is_error: bool = False) -> dict[s
         "content": text or "(nothing)",
     }
     return block | ({"is_error": True} if is_error else {})
+
+
+def _sendable(value: Any) -> Any:
+    """Return a JSON value whose texts can be sent: bytes of a file that are no UTF-8 become U+FFFD."""
+    match value:
+        case str():
+            return value if value.isascii() else _HALVES.sub("\ufffd", value)
+        case list():
+            return [_sendable(one) for one in value]
+        case dict():
+            return {_sendable(key): _sendable(one) for key, one in value.items()}
+        case _:
+            return value

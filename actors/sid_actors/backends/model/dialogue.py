@@ -29,6 +29,8 @@ from sid_protocol.setup_answers import BuiltBenchmark, Clarification
 ANSWER = "answer"
 PARALLEL_TOOLS = 4
 """Tool calls of one reply that run at a time."""
+PAUSED = "pause_turn"
+"""The stop reason of a service that wants to be called again before the model goes on."""
 CUT_OFF_LIMIT = 2
 """Replies in a row that may be cut off by `max_tokens`."""
 
@@ -102,7 +104,7 @@ class Dialogue:
     def _answer(self, reply: Reply) -> tuple[str | None, str]:
         """Return the answer in a reply, if there is one, and what is wrong with it."""
         given = next((call for call in reply.tool_calls if call.get("name") == ANSWER), None)
-        if given is None and reply.tool_calls:
+        if given is None and (reply.tool_calls or reply.stop_reason == PAUSED):
             return None, ""
         if reply.stop_reason == "max_tokens":
             return None, "the reply was cut off, because it was too long: answer in fewer words"
@@ -140,6 +142,8 @@ class Dialogue:
                     return Answer(summary, activity.cost)
             elif cut_off:
                 self._talk.say("Your reply was cut off. Go on in smaller steps.")
+            elif reply.stop_reason == PAUSED:
+                self._talk.say("Go on.")
             elif activity.edits or reminded:
                 activity.asked_question = reply.text.rstrip().endswith("?")
                 return Answer(reply.text, activity.cost)
@@ -172,7 +176,8 @@ class Dialogue:
                 tight = True
                 continue
             if reply.stop_reason == "refusal":
-                raise BackendError(f"the model refused: {reply.text.strip()[:300] or 'without a word'}")
+                said = caller.hide(reply.text).strip()[:300]
+                raise BackendError(f"the model refused: {said or 'without a word'}")
             if reply.stop_reason == "model_context_window_exceeded":
                 if tight or not self._make_room(self._talk.size // 4):
                     raise BackendError("the model's context window is full (model_context_window_exceeded)")

@@ -10,7 +10,12 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from sid_actors.backends.parse import too_deep
 from sid_protocol.prices import Usage
+
+MOST_TOKENS = 10**9
+"""A count of tokens above this is no count of one call."""
+_DELTAS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 
 
 class BrokenStreamError(Exception):
@@ -24,6 +29,10 @@ class BrokenStreamError(Exception):
     def __init__(self, what: str, body: dict[str, Any] | None = None) -> None:
         super().__init__(what)
         self.body = body
+
+
+class ForeignAnswerError(BrokenStreamError):
+    """What came is no stream of this API at all."""
 
 
 @dataclass(slots=True)
@@ -50,7 +59,8 @@ class Reply:
     written: int = 0
     unreadable: dict[str, str] = field(default_factory=dict)
     _open: dict[int, dict[str, Any]] = field(default_factory=dict)
-    _pieces: dict[int, list[str]] = field(default_factory=dict)
+    _pieces: dict[int, dict[str, list[str]]] = field(default_factory=dict)
+    _output_told: bool = False
 
     def feed(self, event: dict[str, Any]) -> str:
         """Take one event; returns the text that it added.
@@ -66,7 +76,7 @@ class Reply:
             case "content_block_start":
                 index = _index(event)
                 self._open[index] = dict(_object(event, "content_block"))
-                self._pieces[index] = []
+                self._pieces[index] = {}
             case "content_block_delta":
                 return self._delta(_index(event), _object(event, "delta"))
             case "content_block_stop":
@@ -75,7 +85,7 @@ class Reply:
                 delta = _object(event, "delta")
                 if delta.get("stop_reason"):
                     self.stop_reason = str(delta["stop_reason"])
-                self._count(event.get("usage"))
+                self._count(event.get("usage"), final=True)
             case "message_stop":
                 self.ended = True
             case "error":
@@ -103,32 +113,32 @@ class Reply:
         """The tool calls, in order."""
         return [block for block in self.content if block.get("type") == "tool_use"]
 
-    @property
-    def used(self) -> Usage:
-        """Tokens so far; of a stream that broke, what came is estimated where it is not told."""
-        if not self.begun or self.stop_reason is not None:
-            return self.usage
+    def used(self, prompt: int, most: int) -> Usage:
+        """Return the tokens of the call; what the server has not told is estimated, once anything of it has come.
+
+        Args:
+            prompt: Tokens of the prompt, at most.
+            most: Tokens that it was allowed to write.
+        """
         told = self.usage
-        output = max(told.output, self.written // 3)
         return Usage(
-            input=told.input, cache_read=told.cache_read, cache_write=told.cache_write, output=output
+            input=told.input if told.read or not self.begun else prompt,
+            cache_read=told.cache_read,
+            cache_write=told.cache_write,
+            output=told.output if self._output_told else max(told.output, min(self.written // 3, most)),
         )
 
     def _delta(self, index: int, delta: dict[str, Any]) -> str:
         block = self._open.get(index)
         if block is None:
             raise BrokenStreamError(f"a piece of block {index}, which was not begun")
-        for kind, key in (("text_delta", "text"), ("thinking_delta", "thinking")):
-            if delta.get("type") == kind:
-                piece = str(delta.get(key, ""))
-                block[key] = str(block.get(key) or "") + piece
-                self.written += len(piece)
-                return piece
-        if delta.get("type") == "input_json_delta":
-            piece = str(delta.get("partial_json", ""))
-            self._pieces[index].append(piece)
+        key = _DELTAS.get(str(delta.get("type")))
+        if key is not None:
+            piece = str(delta.get(key, ""))
+            self._pieces[index].setdefault(key, []).append(piece)
             self.written += len(piece)
-        elif delta.get("type") == "signature_delta":
+            return piece if key != "partial_json" else ""
+        if delta.get("type") == "signature_delta":
             block["signature"] = delta.get("signature", "")
         return ""
 
@@ -136,31 +146,52 @@ class Reply:
         block = self._open.pop(index, None)
         if block is None:
             raise BrokenStreamError(f"the end of block {index}, which was not begun")
-        pieces = "".join(self._pieces.pop(index))
-        if block.get("type") == "tool_use" and pieces:
-            try:
-                block["input"] = json.loads(pieces)
-            except (ValueError, RecursionError):
-                # The model's own fault (or cut by max_tokens): it is told so as the tool's result.
-                block["input"] = {}
-                self.unreadable[str(block.get("id", ""))] = pieces[:400]
+        pieces = {key: "".join(some) for key, some in self._pieces.pop(index).items()}
+        for key in ("text", "thinking"):
+            if key in pieces:
+                block[key] = _whole(str(block.get(key) or "") + pieces[key])
+        arguments = pieces.get("partial_json", "")
+        if block.get("type") == "tool_use" and arguments:
+            block["input"] = self._read(str(block.get("id", "")), arguments)
         self.content.append({key: value for key, value in block.items() if value is not None})
 
-    def _count(self, told: Any) -> None:
+    def _read(self, call: str, arguments: str) -> Any:
+        """Return the arguments of a tool call; those that cannot be read are noted, and none."""
+        try:
+            value = json.loads(arguments)
+            if isinstance(value, dict) and not too_deep(value):
+                json.dumps(value, allow_nan=False)  # it goes back with the next call
+                return value
+        except (ValueError, RecursionError):
+            pass
+        # The model's own fault (or cut by max_tokens): it is told so as the tool's result.
+        self.unreadable[call] = arguments[:400]
+        return {}
+
+    def _count(self, told: Any, *, final: bool = False) -> None:
         if not isinstance(told, dict):
             return
         old = self.usage
 
         def number(key: str, known: int) -> int:
-            value = told.get(key)
-            return value if isinstance(value, int) and value >= 0 else known
+            return told[key] if _is_count(told.get(key)) else known
 
+        self._output_told |= final and _is_count(told.get("output_tokens"))
         self.usage = Usage(
             input=number("input_tokens", old.input),
             cache_read=number("cache_read_input_tokens", old.cache_read),
             cache_write=number("cache_creation_input_tokens", old.cache_write),
             output=number("output_tokens", old.output),
         )
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS
+
+
+def _whole(text: str) -> str:
+    """Join characters that the server has cut into two halves, each in a piece of its own."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _object(event: dict[str, Any], key: str) -> dict[str, Any]:

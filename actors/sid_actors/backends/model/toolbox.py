@@ -191,8 +191,8 @@ class Toolbox:
     # Jobs
 
     async def _search(self, pattern: str, path: str) -> str:
-        where = str(self.files.relative(path))
-        argv = ("grep", "-rnIE", "--exclude-dir=.git", "-m", "200", "-e", pattern, "--", where)
+        where = await trio.to_thread.run_sync(self.files.found, path)
+        argv = ("grep", "-rnIE", "-D", "skip", "--exclude-dir=.git", "-m", "200", "-e", pattern, "--", where)
         result = await self._job(argv, SEARCH_LIMIT_S)
         if result.timed_out:
             raise ToolError(f"the search took longer than {SEARCH_LIMIT_S:.0f} s")

@@ -7,9 +7,12 @@ library's own, an `error` event comes with status 200 and says what it is in its
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal
+
+from sid_actors.backends.model.reply import BrokenStreamError, ForeignAnswerError
 
 Kind = Literal["rate", "lost", "context", "forced", "refused"]
 """Rate: slow down. Lost: try once more. Context: send less. Forced: do not force a tool. Refused: give up."""
@@ -35,11 +38,19 @@ class Trouble:
     hint: str = ""
 
 
-def trouble_of(error: BaseException) -> Trouble:
-    """Sort an error of the SDK, of its HTTP library, or of our own reading of the stream."""
+def trouble_of(error: BaseException, hide: Callable[[str], str] = str) -> Trouble:
+    """Sort an error of the SDK, of its HTTP library, or of our own reading of the stream.
+
+    Args:
+        error: The error.
+        hide: Takes secrets out of its words; asked before they are cut, since a part of one would not be known.
+    """
     status = getattr(error, "status_code", None)
-    kind, said = _body(getattr(error, "body", None))
-    what = _words(error, status, kind, said)
+    kind, said = map(hide, _body(getattr(error, "body", None)))
+    told = hide(str(error))
+    if not isinstance(error, BrokenStreamError):
+        told = f"{type(error).__name__}: {told}" if told else type(error).__name__
+    what = _words(told, status, kind, said)
     if status in (429, 529) or kind in _RATE_TYPES:
         return Trouble("rate", what, _retry_after(getattr(error, "response", None)))
     if status == 413 or (status == 400 and _CONTEXT.search(said)):
@@ -50,19 +61,20 @@ def trouble_of(error: BaseException) -> Trouble:
         return Trouble("refused", what, hint=_KEY_HINT)
     if status == 404:
         return Trouble("refused", what, hint="check 'models' and base_url in the settings")
+    if isinstance(error, ForeignAnswerError):
+        return Trouble("lost", what, hint="check base_url in the settings")
     if status is None or status in _LOST_STATUS or kind in _LOST_TYPES or status >= 500:
         return Trouble("lost", what)
     return Trouble("refused", what)
 
 
-def _words(error: BaseException, status: int | None, kind: str, said: str) -> str:
+def _words(told: str, status: int | None, kind: str, said: str) -> str:
     if status is None and said:
         return (
             f"the model service ended the stream ({kind.replace('_', ' ')}): {' '.join(said.split())[:300]}"
         )
     if status is None:
-        told = str(error) or type(error).__name__
-        return f"connection lost: {type(error).__name__}: {' '.join(told.split())[:300]}"
+        return f"connection lost: {' '.join(told.split())[:300]}"
     name = {429: "rate limit", 529: "overloaded"}.get(status) or kind.replace("_", " ") or "error"
     return f"the model service answered {status} ({name}): {' '.join(said.split())[:300] or 'no words'}"
 
