@@ -23,6 +23,7 @@ from sid_actors.jobs.procfs import read_stat
 from sid_actors.watching.activity import ActivityLog
 from sid_actors.watching.signs import Seen, Signs, at_work, look
 from tests.actors.job_cases import make_spec
+from tests.crowd import crowd
 
 HOUR_S = 3600.0
 
@@ -180,20 +181,9 @@ async def test_the_last_look_is_at_the_limit_however_late_the_others_were(mock_c
 @pytest.fixture
 def crowded() -> Iterator[int]:
     """A processor that others never leave."""
-    usual = os.sched_getaffinity(0)
-    processor = min(usual)
-    os.sched_setaffinity(0, {processor})
-    # Each in a session of its own: the kernel may share processors out by session first.
-    words = [sys.executable, "-c", "while True: pass"]
-    hogs = [subprocess.Popen(words, start_new_session=True) for _ in range(6)]
-    os.sched_setaffinity(0, usual)
-    try:
+    processor = min(os.sched_getaffinity(0))
+    with crowd(6, {processor}):
         yield processor
-    finally:
-        for hog in hogs:
-            hog.kill()
-        for hog in hogs:
-            hog.wait()
 
 
 COMMANDS = {

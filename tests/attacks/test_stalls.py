@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import shlex
@@ -19,6 +20,7 @@ from tests.actors.model_server import say as says
 from tests.actors.model_server import tool as calls
 from tests.attacks.target import FILES, HONEST, families, seat, set_up
 from tests.conftest import MakeRepo
+from tests.crowd import crowd
 from tests.e2e.conftest import world
 from tests.e2e.harness import World, clean_repository, sandbox_works
 from tests.e2e.test_model_run import agents, served
@@ -271,6 +273,7 @@ PLAYED: dict[str, tuple[Callable[[int], Say], ...]] = {
 MODELS = 20
 
 
+@pytest.mark.timeout(900)
 def test_reasons_of_agents_that_a_model_plays(repo: MakeRepo, world: World) -> None:
     target = repo(FILES)
     world.env["ANTHROPIC_API_KEY"] = "sk-stalls-0123456789abcdef"
@@ -302,8 +305,9 @@ def test_reasons_of_agents_that_a_model_plays(repo: MakeRepo, world: World) -> N
         world.sictl(
             *("init", target.path, "--objective", "raise the number", "--agents", str(MODELS), "--trust"),
             *("--benchmark", "python3 -B bench.py", "--format", "number", "--backend", "anthropic"),
-            *("--set", f'base_url="{server.url}"', "--set", "deadlines.executor=9", *shield),
-            *("--set", "deadlines.executor_idle=4", "--set", "kill_threshold=1000"),
+            *("--set", f'base_url="{server.url}"', "--set", "deadlines.executor=40", *shield),
+            *("--set", "deadlines.executor_idle=10", "--set", "kill_threshold=1000"),
+            *("--set", "max_parallel_executors=10"),
             *(word for family in families(MODELS) for word in ("--family", family)),
         )
         to_its_end(world, target)
@@ -320,17 +324,23 @@ def test_reasons_of_agents_that_a_model_plays(repo: MakeRepo, world: World) -> N
 
 BUSY = {
     "writes files": say("begin") + "for i in $(seq 6); do sleep 1; echo $i > note.log; done",
-    "computes": say("begin") + "python3 -c 'import time\nwhile time.process_time() < 4: pass'",
+    "computes": say("begin")
+    + "python3 -c 'import time\nend = time.time() + 15\nwhile time.time() < end: pass'",
+    "runs commands": say("begin")
+    + "end=$(($(date +%s) + 15)); while [ $(date +%s) -lt $end ]; do /bin/true; done",
 }
 
 
-def test_quiet_work_is_no_stall(repo: MakeRepo, world: World) -> None:
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("each", [0, 10])
+def test_quiet_work_is_no_stall(repo: MakeRepo, world: World, each: int) -> None:
     target = repo(FILES)
     agent = world.agent()
     seat(agent, BUSY)
-    set_up(world, target, agent, len(BUSY), "--set", "deadlines.executor_idle=2", sandbox=True)
-    world.run(target, "--rounds", "1")
+    set_up(world, target, agent, len(BUSY), "--set", "deadlines.executor_idle=4", sandbox=True)
+    with crowd(each, os.sched_getaffinity(0)):
+        to_its_end(world, target)
     shown = world.sictl("show", target.path, "1", "--json").json["round"]
     assert [(result["force_kill"], result["benchmark_score"]) for result in shown["results"]] == [
         (None, HONEST)
-    ] * 2
+    ] * len(BUSY)
