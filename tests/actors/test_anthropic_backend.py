@@ -462,6 +462,13 @@ async def test_a_rate_limit_beyond_the_deadline_fails_at_once_and_says_so(stage:
     assert len(server.bodies) == 1
 
 
+async def test_a_turn_past_its_deadline_is_no_rate_limit(stage: Stage) -> None:
+    """Whoever ends it may come late, where processors are short."""
+    async with model_server(good) as server:
+        assert parse_plan((await stage.play(server, deadline_s=-1)).text)
+    assert "model_call_failed" not in {event for _, event, _ in stage.records}
+
+
 async def test_what_a_broken_stream_cost_is_counted(stage: Stage) -> None:
     activity = ActivityLog()
     async with model_server(good) as server:

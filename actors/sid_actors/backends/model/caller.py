@@ -143,7 +143,8 @@ class Caller:
 
     async def _try(self, request: dict[str, Any], output: int) -> Reply | Trouble:
         """Try once; returns the reply, or the trouble."""
-        if (pause_s := self.pace.wait_s()) >= self._left_s():
+        # Who is past its deadline, and has not been ended yet, is in nobody's way: that is no refusal for load.
+        if (pause_s := self.pace.wait_s()) and pause_s >= self._left_s():
             return Trouble(
                 "rate", f"the model service is paused for {pause_s:.0f} s after a rate limit", pause_s
             )
