@@ -20,6 +20,7 @@ from sid_daemon.runs.host import Host
 from sid_daemon.runs.runstore import RunStore
 from sid_daemon.store.registry import KnownRun, Registry
 from sid_daemon.store.views import project
+from sid_protocol.errors import NoSuchRun
 from sid_protocol.settings import Settings
 from tests.core.play import created
 
@@ -63,5 +64,20 @@ async def test_what_was_told_before_the_machine_was_looked_at_is_not_remembered(
         assert (await resting.row(run)).sandbox == machine.fault
         machine.fault = "no sandbox any more"
         assert (await resting.row(run)).sandbox == "no sandbox: bwrap is not there", "read again"
+    logs.close()
+    registry.close()
+
+
+async def test_a_path_means_the_run_whose_folder_it_lies_in(short_dir: Path) -> None:
+    registry, logs = Registry(short_dir / "sid.db"), Logs(short_dir / "logs", Redactor())
+    registry.add_run(KnownRun("r1aaaaaaaaaa", "/x", "/x/.git", "default", "/tracks/one", False, "2026"))
+    async with trio.open_nursery() as nursery:
+        want = Charts(MachineLock(str(short_dir / "lock"))).want
+        host = Host(registry, short_dir, never, want, lambda *_, **__: None, nursery, logs)
+        for inside in ("/x", "/x/src", "/tracks/one", "/tracks/one/state"):
+            assert (await host.find(inside)).run_id == "r1aaaaaaaaaa"
+        for beside in ("/xy", "/tracks", "/tracks/one2"):
+            with pytest.raises(NoSuchRun):
+                await host.find(beside)
     logs.close()
     registry.close()

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import MakeRepo
 from tests.e2e.contract_files import load
-from tests.e2e.harness import World, clean_repository, sandbox_works
+from tests.e2e.harness import SEALED_BENCHMARK, World, clean_repository, sandbox_works
 from tests.repos import Repo
 
 FLAT = ".omc/self-improve"
@@ -212,3 +213,44 @@ def test_a_track_whose_database_is_lost_everywhere_goes_on_from_its_files(
     assert "sictl init" in gone.json["error"]["hint"]
     world.init(numbers, world.agent("another"))
     world.run(numbers, "--rounds", "1")
+
+
+@pytest.mark.slow
+def test_a_copied_repository_gets_a_run_of_its_own(world: World, numbers: Repo) -> None:
+    agent = world.agent()
+    world.init(numbers, agent)
+    world.run(numbers, "--rounds", "1")
+    run_id = world.row(numbers)["run_id"]
+    copy = Repo(shutil.copytree(numbers.path, world.base / "copy", symlinks=True))
+
+    for _ in range(2):  # trusted or not
+        refused = world.sictl("init", copy.path, "--trust", code=5)
+        assert f"is a copy of the track of run {run_id}" in refused.err
+    world.sictl("start", copy.path, code=5)
+    assert world.row(numbers)["run_id"] == run_id
+
+    for file in (copy.path / ".sid/topics/default/state").glob("run.db*"):
+        file.unlink()
+    world.sictl("init", copy.path, "--trust")
+    world.run(copy, "--rounds", "1")
+    (mine, its) = (world.row(numbers), world.row(copy))
+    assert (mine["run_id"], mine["iteration"], its["iteration"]) == (run_id, 1, 2)
+    assert its["run_id"] != run_id
+    assert len(world.sictl("history", copy.path, "--json").json["rounds"]) == 2
+
+
+@pytest.mark.slow
+def test_a_moved_repository_keeps_its_run_and_another_does_not_get_it(
+    world: World, numbers: Repo, repo: MakeRepo
+) -> None:
+    agent, root = world.agent(), world.base / "track"
+    world.init(numbers, agent, "--root", root)
+    run_id = world.sictl("status", "--json", root).json["run"]["run_id"]
+    other = repo(SEALED_BENCHMARK, name="other")
+    for verb in (("init", "--trust"), ("start",)):
+        refused = world.sictl(verb[0], other.path, "--root", root, *verb[1:], code=5)
+        assert f"{root} holds run {run_id} of {numbers.path}" in refused.err
+
+    moved = Repo(numbers.path.rename(world.base / "moved"))
+    world.init(moved, agent, "--root", root)
+    assert world.row(moved)["run_id"] == run_id

@@ -110,7 +110,7 @@ class Host:
         runs = await self.runs()
         if ref.startswith("/"):
             path = str(await trio.Path(ref).resolve())
-            found = [run for run in runs if path == run.repo or path.startswith((f"{run.repo}/", run.root))]
+            found = [run for run in runs if f"{path}/".startswith((f"{run.repo}/", f"{run.root}/"))]
             deepest = max((len(run.repo) for run in found), default=0)
             found = [run for run in found if len(run.repo) == deepest]
             wanted = topic_slug(topic) if topic is not None else None

@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from shlex import quote
 
 import trio
 
@@ -86,8 +87,10 @@ class Intake:
         repo = site.info.top
         root = await trio.to_thread.run_sync(find_root, repo, params.topic, params.root)
         known = next((run for run in await self._host.runs() if run.root == str(root)), None)
-        if known is not None and not params.dry_run:
-            await self._host.restore(known)
+        if known is not None:
+            await _refuse_anothers(known, site)
+            if not params.dry_run:
+                await self._host.restore(known)
         draft = await trio.to_thread.run_sync(draft_of, root, params, default_branch(site.info))
         settings = draft.settings
         if settings.agent_backend == "replay":
@@ -131,11 +134,12 @@ class Intake:
         slug = (earlier.goal_slug if earlier else "") or goal_slug(draft.objective)
         known = next((run for run in await self._host.runs() if run.root == str(draft.root)), None)
         store = RunStore(draft.root, self._host.copy_path(known.run_id if known else "new"))
-        present = await self._present(store, draft)
-        if present is not None:
-            earlier = None
-            slug = present.goal_slug if not draft.fresh_goal else goal_slug(draft.objective)
         try:
+            present = await self._present(store, draft)
+            if present is not None:
+                await self._refuse_copied(present.run_id, draft.root)
+                earlier = None
+                slug = present.goal_slug if not draft.fresh_goal else goal_slug(draft.objective)
             head = await site.improve_head(slug) or commit
             runs, found = await calibrate(site, head, draft.settings)
             red = await site.guards_red(head, draft.settings)
@@ -280,12 +284,14 @@ class Intake:
         runs = await self._host.runs()
         known = next((run for run in runs if run.root == str(root)), None)
         if known is not None:
+            await _refuse_anothers(known, site)
             return known
         if await trio.Path(root / DATABASE).exists():
             store = RunStore(root, self._host.copy_path("new"))
             state = await store.open()
             await store.close()
             if state is not None:
+                await self._refuse_copied(state.run_id, root)
                 run = KnownRun(
                     run_id=state.run_id,
                     repo=site.info.top,
@@ -304,6 +310,21 @@ class Intake:
             )
         return None
 
+    async def _refuse_copied(self, run_id: str, root: Path) -> None:
+        """Refuse a track that was copied with its database: two tracks would go by one run id, and share its copy.
+
+        Raises:
+            Refused: the track that it is a copy of is still there.
+        """
+        for run in await self._host.runs():
+            if run.run_id != run_id or run.root == str(root):
+                continue
+            if await trio.to_thread.run_sync(_is_another_file, Path(run.root) / DATABASE, root / DATABASE):
+                raise Refused(
+                    f"{root} is a copy of the track of run {run_id} in {run.root}",
+                    hint=f"give it a run of its own, with its history: rm {quote(str(root / DATABASE))}*, then again",
+                )
+
     async def _take_over(self, site: Site, params: StartParams) -> KnownRun:
         """Make a run of a track that another tool has made; its settings are trusted already."""
         made = await self._init(site, InitParams(repo=params.repo, topic=params.topic, root=params.root))
@@ -313,6 +334,22 @@ class Intake:
                 hint=f"complete it: {track_command('init', made.repo, made.root, *made.missing)}",
             )
         return await self._host.find(made.run_id)
+
+
+async def _refuse_anothers(run: KnownRun, site: Site) -> None:
+    """Refuse a root that holds a track of another repository, unless that one was moved to where this one is.
+
+    Raises:
+        Refused: the other repository is still there.
+    """
+    if run.common_dir != site.info.common_dir and await trio.Path(run.common_dir).exists():
+        raise Refused(
+            f"{run.root} holds run {run.run_id} of {run.repo}", hint="give --root a folder of its own"
+        )
+
+
+def _is_another_file(there: Path, here: Path) -> bool:
+    return there.exists() and not there.samefile(here)
 
 
 def _has_files_alone(root: Path) -> bool:
