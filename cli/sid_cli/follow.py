@@ -126,6 +126,8 @@ class _Watch:
         self.follower = follower
         self.run_id = run_id
         self._began = began
+        self._has_begun = False
+        self._is_doubtful = False
         self._over_at: float | None = None
 
     async def next(self) -> Notice:
@@ -145,23 +147,36 @@ class _Watch:
         return row, history["rounds"]
 
     async def end(self, notice: Notice) -> dict[str, Any] | None:
-        """Return the record of the run's end if this is it."""
-        if isinstance(notice, Reconnected):
-            row = await self.follower.call("run.status", {"run": self.run_id})
-            if not is_active(row):
-                self._over_at = time.monotonic() + _LAST_WORDS_S
-        if isinstance(notice, Record) and notice.record.get("event") == "run_ended":
-            return notice.record
-        return None
+        """Return the record of the run's end if this is it.
 
-    @property
-    def is_over(self) -> bool:
-        """Whether the run has ended untold: its daemon was killed in that moment, and the next one has no more to tell."""
+        Before the record of its beginning it may be the end that another client's stop made, which this start came after.
+        """
+        if isinstance(notice, Reconnected) and not await self._is_active():
+            self._over_at = time.monotonic() + _LAST_WORDS_S
+        record = notice.record if isinstance(notice, Record) else {}
+        if record.get("event") == "run_started":
+            self._has_begun, self._is_doubtful, self._over_at = True, False, None
+        if record.get("event") != "run_ended":
+            return None
+        self._is_doubtful = not self._has_begun
+        return record if self._has_begun else None
+
+    async def _is_active(self) -> bool:
+        return is_active(await self.follower.call("run.status", {"run": self.run_id}))
+
+    async def is_over(self) -> bool:
+        """Say whether the run has ended untold.
+
+        Its daemon was killed in that moment, and the next one has no more to tell; or the run had begun before this
+        client could be told of it.
+        """
+        if self._is_doubtful and self._over_at is None and not await self._is_active():
+            self._over_at = time.monotonic() + _LAST_WORDS_S
         return self._over_at is not None and time.monotonic() > self._over_at
 
 
 async def _in_lines(watch: _Watch, console: Console) -> Mapping[str, Any]:
-    while not watch.is_over:
+    while not await watch.is_over():
         notice: Notice | None = None
         with anyio.move_on_after(_TICK_S):
             notice = await watch.next()
@@ -196,7 +211,7 @@ async def _on_screen(watch: _Watch, console: Console) -> Mapping[str, Any]:
     dirty = True
     # Live starts a thread that draws by the clock unless it is told not to.
     with Live(console=Screen(), auto_refresh=False, transient=True, vertical_overflow="crop") as live:
-        while not watch.is_over:
+        while not await watch.is_over():
             notice: Notice | None = None
             with anyio.move_on_after(
                 max(0.0, drawn_at + (_FRAME_S if dirty else _TICK_S) - time.monotonic())

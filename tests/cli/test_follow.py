@@ -162,6 +162,33 @@ def test_wait_ends_where_a_daemon_died_before_it_could_tell_of_the_end(daemon, s
     assert "run_ended" not in done.out
 
 
+def test_wait_does_not_take_the_end_that_another_clients_stop_made_for_its_own(daemon, sictl):
+    ends_as(daemon, "plateau")
+    start = daemon.answers["run.start"]
+
+    def after_a_stop(params):
+        daemon.push("run_ended", run_id=RUN, timestamp=now(), status="user_stopped")
+        return start(params)
+
+    daemon.answers["run.start"] = after_a_stop
+    done = sictl("start", "r7f3", "--wait")
+
+    assert done.code == 0
+    assert "merged" in done.out
+
+
+@pytest.mark.timeout(60)
+def test_wait_ends_where_the_run_had_begun_before_it_asked(daemon, sictl):
+    def life() -> None:
+        daemon.rows[0]["status"] = "plateau"
+        daemon.push("run_ended", run_id=RUN, timestamp=now(), status="plateau")
+
+    ends_as(daemon, "running")
+    daemon.after["run.start"] = life
+
+    assert sictl("start", "r7f3", "--wait").code == 0
+
+
 def test_a_start_whose_answer_is_lost_is_not_sent_again(daemon, sictl):
     def die(_params):
         daemon._run(daemon.stop)
