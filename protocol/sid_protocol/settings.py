@@ -278,10 +278,35 @@ def _known_keys(path: tuple[str | int, ...]) -> list[str]:
     return list(model.model_fields)
 
 
-def _first_error(error: ValidationError) -> SettingsInvalid:
+def _key_of(location: tuple[str | int, ...], values: JsonValue) -> str:
+    """Return the dotted key of a place in the values; which type of several was tried is no part of it."""
+    parts, at = [], values
+    for part in location:
+        if isinstance(at, dict) and part in at:
+            at = at[str(part)]
+        elif isinstance(at, list) and isinstance(part, int):
+            at = at[part]
+        else:
+            continue
+        parts.append(str(part))
+    return ".".join(parts) or "settings"
+
+
+def _default_hint(key: str) -> str:
+    value: JsonValue = Settings().model_dump(mode="json")
+    for part in key.split("."):
+        if not isinstance(value, dict) or part not in value:
+            break
+        value = value[part]
+    else:
+        return f"the default is {json.dumps(value)}"
+    return "'sictl config list' shows all settings"
+
+
+def _first_error(error: ValidationError, values: dict[str, JsonValue]) -> SettingsInvalid:
     first = error.errors(include_url=False)[0]
     location = first["loc"]
-    key = ".".join(str(part) for part in location) or "settings"
+    key = _key_of(location, values)
     if first["type"] == "extra_forbidden":
         near = difflib.get_close_matches(str(location[-1]), _known_keys(location[:-1]), n=1)
         hint = f"did you mean {near[0]}?" if near else "'sictl config list' shows all keys"
@@ -291,7 +316,8 @@ def _first_error(error: ValidationError) -> SettingsInvalid:
     if key == "settings":  # said of the settings as a whole, and begun with the key that is at fault
         key, why = why.split(" ", 1)
         got = got.get(key)
-    return SettingsInvalid(key, f"{why[:1].lower()}{why[1:]} (got {_typed(got)})")
+    told = f"{why[:1].lower()}{why[1:]} (got {_typed(got)})"
+    return SettingsInvalid(key, told, hint=_default_hint(key))
 
 
 def _typed(value: object) -> str:
@@ -357,7 +383,7 @@ def parse_settings(values: dict[str, JsonValue]) -> Settings:
         # JSON has no integers apart from floats: 3 for a float is right, "3" is not.
         return Settings.model_validate_json(json.dumps(values))
     except ValidationError as error:
-        raise _first_error(error) from None
+        raise _first_error(error, values) from None
 
 
 def with_value(values: dict[str, JsonValue], key: str, value: JsonValue) -> dict[str, JsonValue]:
@@ -383,6 +409,8 @@ def refuse_unknown(key: str) -> None:
     except SettingsInvalid as error:
         if error.why == "unknown key":
             raise
+        if key.startswith(f"{error.key}."):
+            raise SettingsInvalid(key, "unknown key", hint=f"{error.key} has no keys below it") from None
 
 
 def check_family_count(settings: Settings, custom_families: tuple[str, ...]) -> None:

@@ -117,6 +117,35 @@ def test_a_refused_value_is_quoted_alone(root: Path, key: str, value: object, go
     assert caught.value.message.endswith(f"(got {got})")
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "default"),
+    [
+        ("plateau_threshold", -1, "0.01"),
+        ("measurement.screen_blocks", [1], '"auto"'),
+        ("deadlines.planner", 0, "300"),
+    ],
+)
+def test_a_refused_key_is_named_as_the_user_wrote_it(
+    root: Path, key: str, value: object, default: str
+) -> None:
+    with pytest.raises(SettingsInvalid) as caught:
+        config.change_setting(root, key, value)  # type: ignore[arg-type]  # as it comes from a client
+
+    assert caught.value.key == key
+    assert caught.value.hint.startswith(f"the default is {default}")
+
+
+@pytest.mark.parametrize(
+    "key", ["plateau_window.x", "plateau_threshold.x", "models.planner.x", "deadlines.x"]
+)
+def test_a_key_below_one_that_has_none_is_unknown(key: str) -> None:
+    settings = Settings(models={"planner": "m"})
+
+    with pytest.raises(SettingsInvalid, match="unknown key"):
+        setting_rows(settings, {}, key)
+    assert setting_rows(settings, {}, "models.critic") == []
+
+
 def test_a_value_that_was_corrupted_by_hand_is_mended(root: Path) -> None:
     track_config.write_raw(root, {"number_of_agents": "x", "max_iterations": 3})
     before, after = track_config.change_setting(root, "number_of_agents", 2)
