@@ -195,10 +195,12 @@ def test_pause_holds_before_the_next_step_and_a_paused_run_can_be_stopped(
     )
     world.daemon()
     world.init(numbers, agent)
+    assert "has no round yet; start it: sictl start" in world.sictl("show", numbers.path, code=5).err
     with world.wire() as wire:
         wire.follow()
         world.sictl("start", numbers.path, "--rounds", "3")
         with at_gate(agent.folder / "gates/brief"):
+            assert world.sictl("show").out.startswith("round 1: in progress")
             assert world.sictl("pause", "--json").json["status"] == "paused"
             assert world.sictl("pause", "--json").json["status"] == "paused"
         wire.until("brief_done")

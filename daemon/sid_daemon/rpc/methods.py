@@ -242,11 +242,9 @@ class Methods:
             plans = await store.documents(of_round(ARCHIVE, iteration))
             plans = plans or await store.documents(of_round(PLANS, iteration))
             results = await store.documents(of_round(CANDIDATES, iteration))
-            if history is None and not plans and brief is None:
-                raise Refused(
-                    f"run {run.run_id} has no round {iteration}",
-                    hint=f"its rounds go from 1 to {max(state.iteration, state.completed)}",
-                )
+            is_open = state.round is not None and state.round.iteration == iteration
+            if history is None and not plans and brief is None and not is_open:
+                raise _no_round(run, params.iteration, max(state.iteration, state.completed))
             told = IterationHistory.model_validate_json(history) if history else None
             merged = MergeReport.model_validate_json(report) if report else None
             direction = state.settings.benchmark_direction
@@ -346,3 +344,9 @@ class Methods:
         run = await self._host.find(params.run, params.topic)
         async with self._host.opened(run) as (state, _):
             return SummaryResult(text=text.summary_text(state), fields=text.summary_fields(state))
+
+
+def _no_round(run: KnownRun, iteration: int, last: int) -> Refused:
+    if not last:
+        return Refused(f"run {run.run_id} has no round yet", hint=f"start it: {run.command('start')}")
+    return Refused(f"run {run.run_id} has no round {iteration}", hint=f"its rounds go from 1 to {last}")
