@@ -129,7 +129,7 @@ def test_a_refused_key_is_named_as_the_user_wrote_it(
     root: Path, key: str, value: object, default: str
 ) -> None:
     with pytest.raises(SettingsInvalid) as caught:
-        config.change_setting(root, key, value)  # type: ignore[arg-type]  # as it comes from a client
+        track_config.change_setting(root, key, value)  # type: ignore[arg-type]  # as it comes from a client
 
     assert caught.value.key == key
     assert caught.value.hint.startswith(f"the default is {default}")
