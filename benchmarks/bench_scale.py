@@ -23,7 +23,7 @@ from pathlib import Path
 
 from bench_efficiency import Daemon, daemon_with_run
 
-from sid_daemon.runs.states import STATE_VERSION, dump_state, fold
+from sid_daemon.runs.snapshots import STATE_VERSION, dump_state, fold
 from sid_daemon.store.journal import Journal
 
 RUN = argparse.Namespace(folder=None, agent_s=0.0, bench_s=0.0, files=0, candidates=0)

@@ -28,9 +28,9 @@ from sid_daemon.lean import import_pydantic, import_pygit2, let_code_go
 from sid_daemon.log.logs import Logs, StandardError, configure
 from sid_daemon.notify import Notifier
 from sid_daemon.redaction import Redactor, secrets_of
-from sid_daemon.rpc.keeping import keep_in_place
 from sid_daemon.rpc.listening import Listening, activated, bind
 from sid_daemon.rpc.server import RpcServer
+from sid_daemon.rpc.socket_keeper import keep_in_place
 from sid_daemon.store.lock import StateLock
 from sid_daemon.store.registry import Registry
 from sid_protocol import locations
@@ -226,7 +226,7 @@ class _Daemon:
             if name == "daemon.info" and not params:
                 return self._about.info(0)
             await self._assembled.wait()
-        return await self._parts.answers.carry_out(name, params, call)
+        return await self._parts.dispatcher.carry_out(name, params, call)
 
     def _tell_ready(self) -> None:
         self._notifier.ready("ready")

@@ -24,15 +24,16 @@ from sid_daemon.about import About
 from sid_daemon.daemon_settings import DaemonSettings
 from sid_daemon.log.logs import Logs
 from sid_daemon.log.record import Emit
-from sid_daemon.rpc.answers import Answers
+from sid_daemon.rpc.dispatcher import Dispatcher
 from sid_daemon.rpc.lesson_methods import LessonMethods
 from sid_daemon.rpc.log_methods import LogMethods
 from sid_daemon.rpc.methods import Methods
+from sid_daemon.rpc.node_methods import NodeMethods
 from sid_daemon.rpc.reporting import LocalReports
 from sid_daemon.runs.charts import Charts
 from sid_daemon.runs.hands import MakeRunConductor
 from sid_daemon.runs.host import Host
-from sid_daemon.runs.retelling import tell_what_is_missing
+from sid_daemon.runs.log_recovery import tell_what_is_missing
 from sid_daemon.setup.agents import SetupAgents
 from sid_daemon.setup.intake import Intake
 from sid_daemon.setup.site import Machine, OpenLocalSite
@@ -51,7 +52,7 @@ class Assembly:
     Attributes:
         machine: What it can do.
         host: Its runs.
-        answers: Its methods.
+        dispatcher: Carries calls out.
         resume: Goes on with a run that was active when the last daemon ended.
         prepare_jobs: To be called in a thread before the first job; returns leftovers that were killed.
         release_jobs: To be called when no job runs any more.
@@ -59,7 +60,7 @@ class Assembly:
 
     machine: Machine
     host: Host
-    answers: Answers
+    dispatcher: Dispatcher
     resume: Callable[[KnownRun], Awaitable[None]]
     prepare_jobs: Callable[[], list[int]]
     release_jobs: Callable[[], None]
@@ -101,19 +102,17 @@ def assemble(
         logs,
     )
     intake = Intake(host, OpenLocalSite(machine))
-    methods = Methods(host, intake, LocalReports(machine), shut_down, about)
-    agents = SetupAgents(OpenLocalSite(machine), machine, state_dir)
-    following = LogMethods(host, logs.subscribers)
     handlers = {
-        **agents.handlers(),
-        **methods.handlers(),
-        **following.handlers(),
-        **LessonMethods(host, machine).handlers(),
+        **Methods(host, intake, LocalReports(machine), shut_down, about).handlers(),
+        **SetupAgents(OpenLocalSite(machine), machine, state_dir).handlers(),
+        **LogMethods(host, logs.subscribers).handlers(),
+        **LessonMethods(host).handlers(),
+        **NodeMethods(machine).handlers(),
     }
     return Assembly(
         machine,
         host,
-        Answers(handlers, about.version),
+        Dispatcher(handlers, about.version),
         functools.partial(_resume, host, intake, emit, logs),
         functools.partial(_prepare, state_dir),
         release_jobs,

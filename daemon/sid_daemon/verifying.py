@@ -31,7 +31,7 @@ from sid_daemon.layout import (
     report_path,
 )
 from sid_daemon.runs.runstore import ALWAYS_THERE, RunStore
-from sid_daemon.runs.states import dump_state, fold
+from sid_daemon.runs.snapshots import dump_state, fold
 from sid_daemon.store.documents import LISTS, documents_as, render_pieces
 from sid_daemon.store.journal import Journal
 from sid_protocol.errors import StoreError

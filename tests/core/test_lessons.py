@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from sid_daemon.core.longterm import learning, lessons
 from sid_daemon.core.longterm.lessons import IN_FORCE_LIMIT, Book, Key, Sighting, parse_key
-from sid_daemon.runs.states import dump_state, load_state
+from sid_daemon.runs.snapshots import dump_state, load_state
 from sid_protocol.commands import AnyCommand, RunPlan
 from sid_protocol.events import (
     AnyEvent,

@@ -10,7 +10,7 @@ from typing import Any
 
 import trio
 
-from sid_daemon.rpc.answers import Answers, Handler
+from sid_daemon.rpc.dispatcher import Dispatcher, Handler
 from sid_daemon.rpc.listening import Listening, bind
 from sid_daemon.rpc.server import RpcServer
 from sid_daemon.store.lock import StateLock
@@ -89,7 +89,7 @@ class World:
 @asynccontextmanager
 async def serving(folder: Path, handlers: Mapping[str, Handler], **options: Any) -> AsyncIterator[World]:
     notes = Notes()
-    server = RpcServer(Answers(handlers, "9.9").carry_out, notes, **options)
+    server = RpcServer(Dispatcher(handlers, "9.9").carry_out, notes, **options)
     with StateLock(str(folder / "state")) as lock:
         listening = bind(str(folder / "s" / "sid.sock"), lock)
         world = World(server, listening, notes)

@@ -17,8 +17,8 @@ import trio
 
 from sid_daemon.rpc import connection as connection_module
 from sid_daemon.rpc import server as server_module
-from sid_daemon.rpc.answers import Answers
 from sid_daemon.rpc.connection import Call
+from sid_daemon.rpc.dispatcher import Dispatcher
 from sid_protocol.errors import NoSuchRun, SettingsInvalid
 from sid_protocol.jsonrpc import LINE_LIMIT
 from sid_protocol.params import RunParams
@@ -449,7 +449,7 @@ async def test_discovery_describes_every_method(world: World) -> None:
 
 def test_a_handler_without_a_method_is_a_mistake() -> None:
     with pytest.raises(ValueError, match=r"run\.fly"):
-        Answers({"run.fly": Daemon().info})
+        Dispatcher({"run.fly": Daemon().info})
 
 
 PEER = """

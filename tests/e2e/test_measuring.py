@@ -18,7 +18,7 @@ import pytest
 
 from sid_daemon.core.measuring import selection
 from sid_daemon.core.run import step
-from sid_daemon.runs.states import dump_state, fold
+from sid_daemon.runs.snapshots import dump_state, fold
 from sid_daemon.store.journal import Journal
 from sid_protocol.events import parse_event
 from tests.conftest import MakeRepo

@@ -21,7 +21,7 @@ from sid_actors.git import refs
 from sid_actors.workbench.checkouts import deleting, pool, registration
 from sid_daemon.log.files import LogFiles
 from sid_daemon.main import main
-from sid_daemon.store import shown
+from sid_daemon.store import view_files
 from sid_daemon.store.journal import Journal
 from sid_daemon.store.registry import Registry
 
@@ -114,9 +114,9 @@ def install() -> None:
         "journal": (Journal, "append"),
         "copy": (Journal, "copy_to"),
         "registry": (Registry, "set_active"),
-        "view": (shown, "replace"),
-        "list": (shown, "extend"),
-        "settle": (shown, "sync_folder"),
+        "view": (view_files, "replace"),
+        "list": (view_files, "extend"),
+        "settle": (view_files, "sync_folder"),
         "remove": (deleting, "remove"),
         "worktree": (registration, "register"),
     }

@@ -16,7 +16,7 @@ import pytest
 
 from sid_daemon.layout import RAW_DATA, RESULTS
 from sid_daemon.runs.runstore import RunStore
-from sid_daemon.runs.states import FOLDED_MOST, STATE_VERSION, dump_state
+from sid_daemon.runs.snapshots import FOLDED_MOST, STATE_VERSION, dump_state
 from sid_daemon.store.databases import copy_database
 from sid_daemon.store.documents import direction_entry, render_list
 from sid_daemon.store.journal import SCHEMA, Batch, Journal

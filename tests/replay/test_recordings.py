@@ -25,7 +25,7 @@ from sid_daemon.replay.redo import Redo
 from sid_daemon.replay.replayer import Replayer, end_of
 from sid_daemon.replay.tracks import created_again
 from sid_daemon.runs.runstore import RunStore
-from sid_daemon.runs.states import fold
+from sid_daemon.runs.snapshots import fold
 from sid_daemon.setup.baseline import record_creation
 from sid_daemon.store.journal import Batch, Journal
 from sid_protocol.errors import RecordingBroken

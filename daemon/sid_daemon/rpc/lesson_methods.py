@@ -1,6 +1,6 @@
-"""The RPC methods of lessons: what a run has learned, what all runs have, ending one by hand; and runs of nodes.
+"""The RPC methods of lessons: what a run has learned, what all runs have, ending one by hand.
 
-Served by `answers` beside the methods of runs, put together by `assembly`. The rules are the core's.
+Served by `dispatcher` beside the methods of runs, put together by `assembly`. The rules are the core's.
 """
 
 from __future__ import annotations
@@ -14,17 +14,15 @@ import trio
 from sid_daemon.core.longterm.lessons import forget
 from sid_daemon.core.state import RunState
 from sid_daemon.layout import history_path
-from sid_daemon.nodes.running import run_node
 from sid_daemon.runs.host import Host
 from sid_daemon.runs.runstore import RunStore
-from sid_daemon.setup.site import Machine
 from sid_daemon.store.registry import KnownRun
 from sid_daemon.store.views_lessons import track_lessons
 from sid_protocol.errors import Refused
 from sid_protocol.events import LessonForgotten
-from sid_protocol.params import LessonsParams, NodeParams, NoParams
+from sid_protocol.params import LessonsParams, NoParams
 from sid_protocol.records import ForceKill, IterationHistory
-from sid_protocol.status import AllLessonsResult, LessonsResult, NodeResult
+from sid_protocol.status import AllLessonsResult, LessonsResult
 
 ROUNDS_LOOKED_AT = 100
 """Newest rounds whose force-kills are told."""
@@ -35,19 +33,16 @@ class LessonMethods:
 
     Args:
         host: The daemon's runs.
-        machine: What this machine can do.
     """
 
-    def __init__(self, host: Host, machine: Machine) -> None:
+    def __init__(self, host: Host) -> None:
         self._host = host
-        self._machine = machine
 
     def handlers(self) -> Mapping[str, Callable[[Any, Any], Awaitable[Any]]]:
         """Return method → what carries it out."""
         return {
             "run.lessons": self.lessons,
             "daemon.lessons": self.all_lessons,
-            "node.run": self.node,
         }
 
     async def lessons(self, params: LessonsParams, _call: object) -> LessonsResult:
@@ -74,16 +69,6 @@ class LessonMethods:
         """`daemon.lessons`."""
         kept = await trio.to_thread.run_sync(self._host.lessons.read)
         return AllLessonsResult(tracks=list(kept.tracks), unreadable=list(kept.unreadable))
-
-    async def node(self, params: NodeParams, _call: object) -> NodeResult:
-        """`node.run`: answers when the run has ended; it is aborted when the client hangs up."""
-        await self._machine.known()
-        fault = self._machine.sandbox_fault
-        if params.sandbox and fault is not None:
-            raise Refused(
-                f"a node's model and judge need a sandbox: {fault}", hint="or accept the risk: --no-sandbox"
-            )
-        return await run_node(params, contained=params.sandbox)
 
 
 def _check(run: KnownRun, state: RunState, key: str) -> None:

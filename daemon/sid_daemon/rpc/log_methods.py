@@ -1,4 +1,4 @@
-"""The RPC methods of the log: subscribe and unsubscribe, with the run that a user means found first."""
+"""The RPC methods of the log: subscribe and unsubscribe, of the run that a user means."""
 
 from __future__ import annotations
 

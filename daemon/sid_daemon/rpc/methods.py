@@ -1,7 +1,7 @@
 """The RPC methods of runs: thin functions from checked parameters to results.
 
 Each finds its run, asks the conductor, the store or git, and shapes the answer; the rules are elsewhere. Served
-by `answers`, put together by `assembly`.
+by `dispatcher`, put together by `assembly`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from sid_daemon.core.state import RunState
 from sid_daemon.layout import ARCHIVE, CANDIDATES, PLANS, brief_path, history_path, of_round, report_path
 from sid_daemon.report import text
 from sid_daemon.rpc import live_rows, rows
-from sid_daemon.rpc.resting import Resting, Told
+from sid_daemon.rpc.row_cache import RowCache, RowFacts
 from sid_daemon.rpc.setting_rows import setting, setting_before, setting_rows
 from sid_daemon.runs.host import Host
+from sid_daemon.runs.recorded_rounds import measured_runs, recorded_rounds
 from sid_daemon.runs.runstore import RunStore
 from sid_daemon.setup.intake import Intake
 from sid_daemon.setup.recalibrating import recalibrate
@@ -75,7 +76,7 @@ from sid_protocol.status import (
 )
 
 
-class Reports(Told, Protocol):
+class Reports(RowFacts, Protocol):
     """What methods need of git and of the chart; the composition root provides it."""
 
     async def diff(self, state: RunState) -> DiffResult:
@@ -112,7 +113,7 @@ class Methods:
         self._reports = reports
         self._shut_down = shut_down
         self._about = about
-        self._resting = Resting(host, reports)
+        self._row_cache = RowCache(host, reports)
 
     def handlers(self) -> Mapping[str, Callable[[Any, Any], Awaitable[Any]]]:
         """Return method → what carries it out."""
@@ -192,7 +193,7 @@ class Methods:
                 now=now_iso(),
                 forecast=self._reports.forecast(conductor.state),
             )
-        return await self._resting.row(run)
+        return await self._row_cache.row(run)
 
     async def cancel(self, params: CancelParams, _call: object) -> RunStatusResult:
         """`run.cancel`: answers after the run has stopped."""
@@ -222,12 +223,8 @@ class Methods:
             last = state.completed
             end = min(last, params.since + params.limit)
             found = [
-                rows.round_summary(
-                    IterationHistory.model_validate_json(history),
-                    MergeReport.model_validate_json(report),
-                    state.settings.benchmark_direction,
-                )
-                async for history, report in store.recorded(params.since + 1, end)
+                rows.round_summary(history, report, state.settings.benchmark_direction)
+                async for history, report in recorded_rounds(store, params.since + 1, end)
             ]
             return HistoryResult(rounds=found, next=end if end < last else None)
 
@@ -258,7 +255,7 @@ class Methods:
                 history=told,
                 merge_report=merged,
                 tags=live_rows.tags_by_executor(merged, state.topic),
-                runs=[rows.measured_run(one) for one in await store.measured(iteration)],
+                runs=[rows.measured_run(one) for one in await measured_runs(store, iteration)],
             )
 
     async def idea(self, params: IdeaParams, _call: object) -> Empty:

@@ -1,6 +1,6 @@
 """Serves calls on a Unix socket: who may call, and how what came of a call is told.
 
-Started by `app` before there are methods (`answers`), so that the socket answers at once; turns errors into their codes,
+Started by `app` before there are methods (`dispatcher`), so that the socket answers at once; turns errors into their codes,
 and never decides anything about a run. One slow, silent or hostile client costs its own connection and nothing else. The
 rules come from the interfaces page, JSON-RPC.
 """

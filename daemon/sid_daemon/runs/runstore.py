@@ -8,7 +8,6 @@ reported, and written at the next start.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -25,29 +24,25 @@ from sid_daemon.layout import (
     IMPROVEMENTS,
     LESSONS_JSON,
     RAW_DATA,
-    history_path,
-    report_path,
 )
 from sid_daemon.lean import let_memory_go
 from sid_daemon.redaction import E
 from sid_daemon.replay.recorder import Recorder
-from sid_daemon.runs.states import STATE_VERSION, dump_state, fold_and_keep
+from sid_daemon.runs.snapshots import STATE_VERSION, dump_state, fold_and_keep
 from sid_daemon.store.documents import LISTS, TELLING, telling
 from sid_daemon.store.journal import Batch, Journal
 from sid_daemon.store.kill_file import KillFile
 from sid_daemon.store.lesson_files import LessonFiles
-from sid_daemon.store.shown import Shown, Unshown
+from sid_daemon.store.view_files import PendingViews, ViewFiles
 from sid_daemon.store.views import Projection
 from sid_protocol.errors import StoreError
-from sid_protocol.events import AnyEvent, RunMeasured, parse_event
+from sid_protocol.events import AnyEvent
 
 T = TypeVar("T")
 ALWAYS_THERE = (RAW_DATA, EVENTS)
 """Lists that are there from the start, for whoever reads the folder."""
 CLOSE_LIMIT_S = 30.0
 """Longest wait for a disk while something is closed that must be closed."""
-PAGE = 50
-"""Rounds that are read at a time: meanwhile a run that is under way records nothing."""
 
 
 class RunStore:
@@ -81,8 +76,8 @@ class RunStore:
         """Holds the journal; views are written under the other one."""
         self._writing = trio.CapacityLimiter(1)
         self._showing = trio.Lock()
-        self._shown = Shown(root)
-        self._unshown = Unshown()
+        self._files = ViewFiles(root)
+        self._pending = PendingViews()
         self._journal: Journal | None = None
         self._readers = 0
         self._close_later = False
@@ -152,13 +147,15 @@ class RunStore:
         Raises:
             StoreError: nothing of the batch is durable.
         """
-        unshown = await trio.to_thread.run_sync(
+        pending = await trio.to_thread.run_sync(
             self._record, events, projection, snapshot, limiter=self._limiter
         )
-        unshown.replayable = replayable
-        self._unshown.add(unshown)
+        pending.replayable = replayable
+        self._pending.add(pending)
 
-    def _record(self, events: list[AnyEvent], projection: Projection, snapshot: RunState | None) -> Unshown:
+    def _record(
+        self, events: list[AnyEvent], projection: Projection, snapshot: RunState | None
+    ) -> PendingViews:
         lost = not self.journal.is_in_place
         if lost:
             self._put_back()
@@ -170,13 +167,13 @@ class RunStore:
                 snapshot=(STATE_VERSION, dump_state(snapshot)) if snapshot is not None else None,
             )
         )
-        unshown = Unshown(
+        pending = PendingViews(
             dict(projection.documents), seq=self.journal.seq, everything=lost, recorded=snapshot is not None
         )
         for file, entry in projection.entries:
-            unshown.entries.setdefault(file, []).append(entry)
-        unshown.counts = {file: self.journal.count(file) for file in unshown.entries}
-        return unshown
+            pending.entries.setdefault(file, []).append(entry)
+        pending.counts = {file: self.journal.count(file) for file in pending.entries}
+        return pending
 
     async def show(self, *, last: bool = False) -> list[str]:
         """Write the views of what was recorded, the latest of each file; returns once they are there.
@@ -187,32 +184,32 @@ class RunStore:
         Returns:
             One line for each view that could not be written.
         """
-        self._unshown.recorded |= last
+        self._pending.recorded |= last
         async with self._showing:
             return await self._show(self._limiter)
 
     async def _show(self, reading: trio.CapacityLimiter) -> list[str]:
         """Write views; `reading` is what keeps others from the journal meanwhile."""
-        unshown, self._unshown = self._unshown, Unshown()
-        if not unshown.seq and not unshown.recorded:
+        pending, self._pending = self._pending, PendingViews()
+        if not pending.seq and not pending.recorded:
             return []
         troubles: list[str] = []
-        lessons = unshown.documents.get(LESSONS_JSON)
+        lessons = pending.documents.get(LESSONS_JSON)
         with trio.CancelScope(shield=True):  # else what was taken would be lost
-            if unshown.everything:
+            if pending.everything:
                 troubles += await trio.to_thread.run_sync(_hindrance, self._export, limiter=reading)
-            troubles += await trio.to_thread.run_sync(self._shown.show, unshown, limiter=self._writing)
-            if unshown.counts:
-                troubles += await trio.to_thread.run_sync(self._put_lists, unshown.counts, limiter=reading)
-            troubles += await trio.to_thread.run_sync(self._settle, unshown, lessons, limiter=self._writing)
+            troubles += await trio.to_thread.run_sync(self._files.show, pending, limiter=self._writing)
+            if pending.counts:
+                troubles += await trio.to_thread.run_sync(self._put_lists, pending.counts, limiter=reading)
+            troubles += await trio.to_thread.run_sync(self._settle, pending, lessons, limiter=self._writing)
             if troubles:  # tried again with the next batch, or at the next start
-                left = Unshown(unshown.documents, counts=unshown.counts)
-                left.add(self._unshown)
-                self._unshown = left
+                left = PendingViews(pending.documents, counts=pending.counts)
+                left.add(self._pending)
+                self._pending = left
             else:
-                self.journal.shown = max(self.journal.shown, unshown.seq)
-            if unshown.recorded or unshown.replayable:
-                troubles += await trio.to_thread.run_sync(self._copy, unshown, limiter=reading)
+                self.journal.shown = max(self.journal.shown, pending.seq)
+            if pending.recorded or pending.replayable:
+                troubles += await trio.to_thread.run_sync(self._copy, pending, limiter=reading)
         return list(dict.fromkeys(troubles))
 
     async def commit(
@@ -226,27 +223,27 @@ class RunStore:
         troubles = []
         for file, count in list(counts.items()):
             try:
-                self._shown.put_list(file, self.journal.entries(file, count))
+                self._files.put_list(file, self.journal.entries(file, count))
                 del counts[file]
             except StoreError as error:
                 troubles.append(str(error))
         return troubles
 
-    def _settle(self, unshown: Unshown, lessons: str | None) -> list[str]:
-        troubles = self._shown.tell(unshown) + _hindrance(self._shown.settle)
+    def _settle(self, pending: PendingViews, lessons: str | None) -> list[str]:
+        troubles = self._files.tell(pending) + _hindrance(self._files.settle)
         if self._kills is not None:
-            troubles += _hindrance(self._kills.add, unshown.entries.get(IMPROVEMENTS, ()))
+            troubles += _hindrance(self._kills.add, pending.entries.get(IMPROVEMENTS, ()))
         return troubles + _hindrance(self._keep_lessons, lessons)
 
     def _keep_lessons(self, lessons: str | None) -> None:
         if lessons is not None and self._lessons is not None:
             self._lessons.keep(self.copy_path.stem, lessons)
 
-    def _copy(self, unshown: Unshown) -> list[str]:
+    def _copy(self, pending: PendingViews) -> list[str]:
         try:
-            if unshown.replayable and self._recorder is not None:
+            if pending.replayable and self._recorder is not None:
                 self._recorder.update(self.journal)
-            if unshown.recorded:
+            if pending.recorded:
                 self.journal.copy_to(self.copy_path)
                 track_config.keep_copy(self.root, self.copy_path)
         except StoreError as error:
@@ -271,10 +268,10 @@ class RunStore:
     def _catch_up(self) -> None:
         track_config.clear_beside(self.root)
         left = dict(self.journal.unshown_documents())
-        self._shown.clear((CHART, *LISTS, *left))
+        self._files.clear((CHART, *LISTS, *left))
         for path, text in left.items():
             if path not in LISTS and path not in TELLING:
-                self._shown.put(path, text)
+                self._files.put(path, text)
         self._write_lists()
         self._tell(left)
         if self._kills is not None:
@@ -286,7 +283,7 @@ class RunStore:
         for file in LISTS:
             entries = self.journal.entries(file)
             if entries or file in ALWAYS_THERE:
-                self._shown.put_list(file, entries)
+                self._files.put_list(file, entries)
                 written.append(file)
         return written
 
@@ -300,7 +297,7 @@ class RunStore:
         self.journal.mark_shown(0)  # cut short, it is done at the next start
         for path, text in self.journal.each_document():
             if path not in LISTS and path not in TELLING:
-                self._shown.put(path, text)
+                self._files.put(path, text)
                 written.append(path)
         written += self._write_lists()
         texts = {path: self.journal.document(path) for path in TELLING}
@@ -312,8 +309,8 @@ class RunStore:
         """Write the views that tell of others, and make all that was put last; returns their paths."""
         last = telling(documents)
         for path, text in last:
-            self._shown.put(path, text)
-        self._shown.settle()
+            self._files.put(path, text)
+        self._files.settle()
         return [path for path, _ in last]
 
     async def look_over(self, look: Callable[[Journal], T]) -> T:
@@ -333,29 +330,6 @@ class RunStore:
     async def documents(self, prefix: str) -> list[tuple[str, str]]:
         """Return all views whose path begins with `prefix`."""
         return await trio.to_thread.run_sync(lambda: self.journal.documents(prefix), limiter=self._limiter)
-
-    async def measured(self, iteration: int) -> list[RunMeasured]:
-        """Return every benchmark run of a round, in the order in which they became durable."""
-
-        def texts_of(journal: Journal) -> list[str]:
-            # What a round measured lies between the end of the round before it and its own.
-            begun, ended = (
-                journal.written_at(history_path(iteration - 1)),
-                journal.written_at(history_path(iteration)),
-            )
-            return journal.events_of_kind("run_measured", begun or 0, journal.seq if ended is None else ended)
-
-        texts = [text for text in await self.read(texts_of) if f'"cause":"r{iteration}.' in text]
-        found = [parse_event(text) for text in texts]
-        runs = [one for one in found if isinstance(one, RunMeasured)]
-        return [run for one in runs for run in (one, one.beside) if run is not None]
-
-    async def recorded(self, first: int, last: int) -> AsyncIterator[tuple[str, str]]:
-        """Yield history and merge report of recorded rounds, from one to another, a few of them read at a time."""
-        for begin in range(first, last + 1, PAGE):
-            rounds = range(begin, min(begin + PAGE, last + 1))
-            for found in await self.read(functools.partial(_reports, rounds=rounds)):
-                yield found
 
     @asynccontextmanager
     async def lent(self) -> AsyncIterator[None]:
@@ -385,13 +359,3 @@ def _hindrance(do: Callable[..., object], *given: object) -> list[str]:
     except StoreError as error:
         return [str(error)]
     return []
-
-
-def _reports(journal: Journal, rounds: range) -> list[tuple[str, str]]:
-    found = []
-    for iteration in rounds:
-        history = journal.document(history_path(iteration))
-        report = journal.document(report_path(iteration))
-        if history is not None and report is not None:
-            found.append((history, report))
-    return found

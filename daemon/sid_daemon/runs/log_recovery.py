@@ -14,7 +14,7 @@ from sid_daemon.log.event_records import log_records
 from sid_daemon.log.logs import Logs
 from sid_daemon.log.record import Emit, LogRecord
 from sid_daemon.runs.host import Host
-from sid_daemon.runs.states import FOLDED_MOST, STATE_VERSION, load_state
+from sid_daemon.runs.snapshots import FOLDED_MOST, STATE_VERSION, load_state
 from sid_daemon.store.journal import Journal
 from sid_daemon.store.registry import KnownRun
 from sid_protocol.events import parse_event

@@ -24,7 +24,7 @@ _Written = tuple[tuple[int, int, int], ...]
 _SETTLED_NS = 1_000_000_000
 
 
-class Told(Protocol):
+class RowFacts(Protocol):
     """What a row tells beside the state; the composition root provides it."""
 
     def sandbox(self, state: RunState) -> str:
@@ -34,17 +34,17 @@ class Told(Protocol):
         """Return what a round will cost."""
 
 
-class Resting:
+class RowCache:
     """The rows of runs that are not active.
 
     Args:
         host: The daemon's runs.
-        told: What a row tells beside the state.
+        facts: What a row tells beside the state.
     """
 
-    def __init__(self, host: Host, told: Told) -> None:
+    def __init__(self, host: Host, facts: RowFacts) -> None:
         self._host = host
-        self._told = told
+        self._facts = facts
         self._known: dict[str, tuple[KnownRun, _Written, RunRow]] = {}
 
     async def row(self, run: KnownRun) -> RunRow:
@@ -60,7 +60,9 @@ class Resting:
         if known is not None and known[:2] == (run, written):
             return known[2]
         async with self._host.opened(run) as (state, _):
-            row = rows.run_row(state, sandbox=self._told.sandbox(state), forecast=self._told.forecast(state))
+            row = rows.run_row(
+                state, sandbox=self._facts.sandbox(state), forecast=self._facts.forecast(state)
+            )
         # Two writes within a tick of the file system's clock look like one; what was written just now is read again.
         is_settled = time.time_ns() - max(at for _, _, at in written) > _SETTLED_NS
         # Until then nobody knows whether there is a sandbox.

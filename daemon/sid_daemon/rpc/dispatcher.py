@@ -1,4 +1,4 @@
-"""Answers calls by the method table: which method, its parameters checked, its result as the table has it.
+"""Dispatches calls by the method table: which method, its parameters checked, its result as the table has it.
 
 Made by `assembly` of one handler a method, called by `server` for each call. Decides nothing about a run.
 """
@@ -24,7 +24,7 @@ class _UnknownMethod(SidError):
     rpc_code = METHOD_NOT_FOUND
 
 
-class Answers:
+class Dispatcher:
     """All methods of one daemon.
 
     Args:

@@ -19,7 +19,7 @@ from sid_protocol.errors import StoreError
 
 
 @dataclass(slots=True)
-class Unshown:
+class PendingViews:
     """What is durable and not yet in the root's files; of one file the latest counts.
 
     Attributes:
@@ -40,7 +40,7 @@ class Unshown:
     recorded: bool = False
     replayable: bool = False
 
-    def add(self, later: Unshown) -> None:
+    def add(self, later: PendingViews) -> None:
         """Take what came later in."""
         self.documents |= later.documents
         for file, entries in later.entries.items():
@@ -60,7 +60,7 @@ class _List:
     count: int
 
 
-class Shown:
+class ViewFiles:
     """The files of one root.
 
     Args:
@@ -148,25 +148,25 @@ class Shown:
             with suppress(OSError):
                 remove_unfinished(folder)
 
-    def show(self, unshown: Unshown) -> list[str]:
+    def show(self, pending: PendingViews) -> list[str]:
         """Write what is not shown yet, and take out of it what is now; what tells of other views is left for `tell`.
 
         Returns:
             One line for each view that could not be written. List-like views that are left are to be written whole.
         """
         troubles: list[str] = []
-        for path, text in list(unshown.documents.items()):
+        for path, text in list(pending.documents.items()):
             if path not in TELLING:
-                troubles += self._put_one(unshown, path, text)
-        for file, count in list(unshown.counts.items()):
+                troubles += self._put_one(pending, path, text)
+        for file, count in list(pending.counts.items()):
             try:
-                if self.grow(file, unshown.entries.get(file, ()), count):
-                    del unshown.counts[file]
+                if self.grow(file, pending.entries.get(file, ()), count):
+                    del pending.counts[file]
             except StoreError as error:
                 troubles.append(str(error))
         return troubles
 
-    def tell(self, unshown: Unshown) -> list[str]:
+    def tell(self, pending: PendingViews) -> list[str]:
         """Write the views that tell of others, which are there by now, and take them out of what is not shown.
 
         Returns:
@@ -174,15 +174,15 @@ class Shown:
         """
         return [
             trouble
-            for path, text in telling(unshown.documents)
-            for trouble in self._put_one(unshown, path, text)
+            for path, text in telling(pending.documents)
+            for trouble in self._put_one(pending, path, text)
         ]
 
-    def _put_one(self, unshown: Unshown, path: str, text: str) -> list[str]:
+    def _put_one(self, pending: PendingViews, path: str, text: str) -> list[str]:
         try:
-            if path not in unshown.counts:
+            if path not in pending.counts:
                 self.put(path, text)
-            del unshown.documents[path]
+            del pending.documents[path]
         except StoreError as error:
             return [str(error)]
         return []

@@ -14,7 +14,7 @@ from sid_daemon.core.run import step
 from sid_daemon.core.state import RunState
 from sid_daemon.log.logs import Logs
 from sid_daemon.redaction import Redactor
-from sid_daemon.rpc.resting import Resting
+from sid_daemon.rpc.row_cache import RowCache
 from sid_daemon.runs.charts import Charts
 from sid_daemon.runs.host import Host
 from sid_daemon.runs.runstore import RunStore
@@ -57,7 +57,7 @@ async def test_what_was_told_before_the_machine_was_looked_at_is_not_remembered(
         want = Charts(MachineLock(str(short_dir / "lock"))).want
         host = Host(registry, short_dir, never, want, lambda *_, **__: None, nursery, logs)
         machine = Machine()
-        resting = Resting(host, machine)
+        resting = RowCache(host, machine)
         assert (await resting.row(run)).sandbox == ""
         machine.fault = "no sandbox: bwrap is not there"
         host.recovered.set()
