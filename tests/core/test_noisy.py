@@ -146,6 +146,13 @@ def test_counts_are_judged_by_differences():
     assert verdict.gain == pytest.approx(0.1, abs=0.02)
 
 
+def test_counts_stay_counts_where_their_median_is_half_of_one():
+    means = {"A": 40.0, "executor_1": 36.0, "merged": 36.0}
+    verdict = Bench(means).judge(noisy([36], best=40.5, direction="lower_is_better"))
+    assert verdict.gain == pytest.approx(4 / 40.5)
+    assert verdict.history.all_whole
+
+
 def test_a_flaky_test_made_reliable_is_merged_and_the_reverse_is_not():
     def flaky(rates, seed):
         dice = random.Random(seed)

@@ -114,8 +114,8 @@ class Session:
         self._positive = history.all_positive
         self._whole = history.all_whole
         self._serial = 0
-        if self.best is not None:
-            self._see(self.best)
+        if self.best is not None:  # of counts, too, an estimate may be half a count
+            self._positive = self._positive and self.best > 0
         for candidate in selection.candidates:
             if candidate.smoke.valid:
                 self._see(candidate.smoke.value)
