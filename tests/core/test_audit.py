@@ -198,6 +198,20 @@ def test_gains_are_ratios_only_where_every_score_of_the_run_was_positive(other: 
     assert audits(play)[-1]["details"]["gain"] == pytest.approx(gain)
 
 
+def test_another_init_takes_neither_the_baseline_from_the_audit_nor_the_wins_before_it():
+    settings = Settings(number_of_agents=1, max_iterations=1)
+    play = made.played(settings, **rising(10.0, 2.5, 1.0))
+    play.world.settings = settings.model_copy(update={"max_iterations": 2})
+    play.feed(made.created(play.world.settings, baseline_commit=play.now.head, baseline_score=12.5))
+    play.start()
+    play.run()
+
+    last = audits(play)[-1]["details"]
+    assert (last["baseline_sha"], last["head_sha"]) == (made.BASE, play.now.head)
+    assert last["gain"] == pytest.approx(math.log(1.5))
+    assert (last["sum_of_wins"], last["merges"]) == (pytest.approx(math.log(1.5)), 2)
+
+
 def test_a_run_that_won_nothing_is_not_audited():
     settings = Settings(number_of_agents=1, max_iterations=2)
     assert asked(made.played(settings)) == []

@@ -1,12 +1,15 @@
-"""A run that is started again by its user: limits that held already, crashes that are past."""
+"""A run that its user starts again, or sets up again: limits that held already, crashes that are past, looks taken."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.core.play import Play, World, played
+from sid_daemon.core.creation import create, recreate
+from tests.core.play import BASE, Play, World, created, played
 from tests.core.test_run import second_wins, settings
 
 
@@ -32,3 +35,18 @@ def test_crashes_before_a_start_by_the_user_are_forgiven() -> None:
     play.start(again=True, crashed=True)
 
     assert play.status == "running"
+
+
+@pytest.mark.parametrize(("command", "looks"), [("make held", 3), ("make other", 0)])
+def test_another_init_gives_no_new_looks_at_the_same_hold_out(command: str, looks: int) -> None:
+    state = create(created(settings(holdout_command="make held")))
+    worn = replace(state, history=replace(state.history, holdout_looks=3))
+
+    assert recreate(worn, create(created(settings(holdout_command=command)))).history.holdout_looks == looks
+
+
+def test_another_init_writes_no_other_commit_beside_the_first_baseline() -> None:
+    play = played(settings(max_iterations=1), score=second_wins)
+    play.feed(created(settings(max_iterations=2), baseline_commit=play.now.head))
+
+    assert json.loads(play.files["tracking/baseline.json"])["commit"] == BASE

@@ -28,6 +28,7 @@ def create(event: RunCreated) -> RunState:
         created_at=event.at,
         baseline_score=_first_known(over.baseline_score if over else None, event.baseline_score),
         baseline_commit=event.baseline_commit,
+        first_commit=event.baseline_commit,
         head=event.baseline_commit,
         best_score=event.baseline_score,
         noisy=mode == "noisy" or not event.deterministic,
@@ -57,9 +58,10 @@ def recreate(state: RunState, created: RunState) -> RunState:
     Where scores can still be compared, the first baseline stays what improvement is told against.
     """
     alike = _measure_alike(state.settings, created.settings)
+    if alike:
+        created = _told_against_the_first(state, created)
     return replace(
         created,
-        baseline_score=state.baseline_score if alike else created.baseline_score,
         created_at=state.created_at,
         # A round that was under way is taken back: it was planned against another baseline. Its ideas were not tried.
         iteration=state.completed,
@@ -78,6 +80,28 @@ def recreate(state: RunState, created: RunState) -> RunState:
         theirs=state.theirs,
         status=state.status,
         reason=state.reason,
+    )
+
+
+def _told_against_the_first(state: RunState, created: RunState) -> RunState:
+    """Return the new state with the first baseline and, on the same branch, the wins since."""
+    same_holdout = created.settings.holdout_command == state.settings.holdout_command
+    looks = state.history.holdout_looks if same_holdout else 0
+    created = replace(
+        created,
+        baseline_score=state.baseline_score,
+        first_commit=state.first_commit,
+        history=replace(created.history, holdout_looks=looks),
+    )
+    if created.goal_slug != state.goal_slug:
+        return created
+    return replace(
+        created,
+        history=replace(created.history, merges=state.history.merges),
+        summed_gain=state.summed_gain,
+        summed_score=state.summed_score,
+        audited=state.audited,
+        audited_merges=state.audited_merges,
     )
 
 

@@ -171,6 +171,8 @@ class RunState:
         winner_families: The winning family of the last two rounds; None is a round without.
         tried: The candidates of recorded rounds that did not win, oldest first; the newest are kept.
         dry_rounds: Rounds in a row without a winner; unlike `breaker_count` no start puts it back.
+        baseline_commit: The head at the newest `init`, whose sealed files are trusted.
+        first_commit: The commit that `baseline_score` is of: what an audit holds the head against.
         head: The improvement branch's commit as the run left it.
         outstanding: Commands without a terminal event, by id: what a restart issues again.
         suspended: The stop under way is the daemon's, not the user's.
@@ -187,6 +189,7 @@ class RunState:
     created_at: str
     baseline_score: float
     baseline_commit: str
+    first_commit: str
     head: str
     best_score: float
     best_interval: tuple[float | None, float | None] | None = None

@@ -15,7 +15,7 @@ from sid_daemon.store.journal import Batch, Journal
 from sid_protocol.errors import StoreError
 from sid_protocol.events import parse_event
 
-STATE_VERSION = 4
+STATE_VERSION = 5
 """Grows when `RunState` changes shape: older snapshots are then passed over and the journal is folded."""
 FOLDED_MOST = 2_000
 """Events that may be folded at each opening; a round of 32 candidates has a quarter of them."""

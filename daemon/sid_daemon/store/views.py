@@ -116,7 +116,8 @@ def _created(
     documents: dict[str, str],
     entries: list[tuple[str, str]],
 ) -> None:
-    if after.baseline_score == event.baseline_score:  # else an earlier baseline still holds
+    measured = (event.baseline_score, event.baseline_commit)
+    if (after.baseline_score, after.first_commit) == measured:  # else an earlier baseline still holds
         documents[BASELINE] = render(
             Baseline(
                 baseline_score=event.baseline_score,

@@ -28,7 +28,7 @@ def _is_due(state: RunState, *, ending: bool) -> bool:
         ending: The run is about to end.
     """
     merges = state.history.merges - state.audited_merges
-    if merges < 1 or state.head == state.baseline_commit:
+    if merges < 1 or state.head == state.first_commit:
         return False
     return ending or merges >= state.settings.measurement.audit_every
 
@@ -42,7 +42,7 @@ def go_on(transition: Transition, *, ending: bool) -> bool:
         rule = state.settings.measurement
         transition.set(
             audit=Audit(
-                baseline_sha=state.baseline_commit,
+                baseline_sha=state.first_commit,
                 head_sha=state.head,
                 direction=state.settings.benchmark_direction,
                 noisy=state.is_noisy,
