@@ -23,6 +23,7 @@ import structlog
 import trio
 
 from sid_daemon.about import About
+from sid_daemon.clock import DeadlineClock
 from sid_daemon.daemon_settings import DaemonSettings, read_daemon_settings
 from sid_daemon.lean import import_pydantic, import_pygit2, let_code_go
 from sid_daemon.log.logs import Logs, StandardError, configure
@@ -82,7 +83,8 @@ def run_daemon(*, idle_exit_s: float | None = None, ready_fd: int | None = None)
         notifier = Notifier.take(os.environ, os.getpid())
         listening = activated(os.environ, os.getpid()) or bind(locations.socket_path(os.environ, home), lock)
         try:
-            trio.run(_Daemon(settings, state_dir, lock, listening, notifier, idle_exit_s, ready_fd).run)
+            daemon = _Daemon(settings, state_dir, lock, listening, notifier, idle_exit_s, ready_fd)
+            trio.run(daemon.run, clock=DeadlineClock())
         finally:
             listening.close()
             notifier.close()
