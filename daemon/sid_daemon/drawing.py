@@ -22,15 +22,29 @@ from sid_daemon.runs.runstore import RunStore
 from sid_protocol.errors import SidError
 
 DEADLINE_S = 60.0
+PATIENCE_S = 1800.0
+"""What stands back on a machine that never rests gets a hundredth of a processor; drawing takes a few seconds of one."""
 
 
-async def draw(state: RunState, store: RunStore, form: str) -> bytes:
-    """Draw the step chart of a run as it is now; see `render_chart`."""
-    return await render_chart(store.database, Subject.of(state, gained(state)), form)
+async def draw(state: RunState, store: RunStore, form: str, *, patient: bool = False) -> bytes:
+    """Draw the step chart of a run as it is now; see `render_chart`.
+
+    Args:
+        state: The run.
+        store: Its database.
+        form: `png` or `svg`.
+        patient: Nobody waits for it: all others go before it, and it may take its time.
+
+    Raises:
+        SidError: see `render_chart`.
+    """
+    limit_s = PATIENCE_S if patient else DEADLINE_S
+    subject = Subject.of(state, gained(state))
+    return await render_chart(store.database, subject, form, deadline_s=limit_s, stands_back=patient)
 
 
 async def render_chart(
-    database: Path, subject: Subject, form: str, *, deadline_s: float = DEADLINE_S
+    database: Path, subject: Subject, form: str, *, deadline_s: float = DEADLINE_S, stands_back: bool = False
 ) -> bytes:
     """Return a chart as a picture.
 
@@ -39,6 +53,7 @@ async def render_chart(
         subject: What the run is about.
         form: `png` or `svg`.
         deadline_s: After so many seconds the job is killed.
+        stands_back: Others go before it where processors are short.
 
     Raises:
         SidError: the extra `charts` is not installed, or the chart could not be drawn.
@@ -52,7 +67,7 @@ async def render_chart(
         deadline_s=deadline_s,
         limits=JobLimits(processes=None),
         sandbox=None,
-        stands_back=True,
+        stands_back=stands_back,
     )
     result = await run_job(spec)
     if result.timed_out:

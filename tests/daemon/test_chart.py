@@ -209,6 +209,19 @@ async def test_drawing_has_a_deadline(real_process: Any, short_dir: Path) -> Non
         await render_chart(database(short_dir, []), subject(), "png", deadline_s=0.01)
 
 
+async def test_a_chart_goes_behind_others_only_if_nobody_waits_for_it(
+    real_process: Any, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawer = short_dir / "drawer"
+    drawer.write_text("#!/bin/sh\nexec nice\n")
+    drawer.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(drawer))
+    place = database(short_dir, [])
+    waited_for = int(await render_chart(place, subject(), "png"))
+    assert waited_for == os.nice(0)
+    assert int(await render_chart(place, subject(), "png", stands_back=True)) > waited_for
+
+
 async def test_a_missing_library_names_its_extra(
     real_process: Any, short_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,7 @@
 """Keeps `tracking/progress.png` of each run up to date: after each round and at the end.
 
-Drawing takes a process about two seconds of CPU, so it happens beside the run, at low priority, one at a time, and, where scores
-are noisy, never while a benchmark runs. Where rounds are quicker than that, some are left out, so that charts never take more than
+Drawing takes a process about two seconds of CPU, so it happens beside the run, one at a time, at low priority or, where scores
+are noisy, never while a benchmark runs; then a run waits for it, so it goes before others. Where rounds are quicker than that, some are left out, so that charts never take more than
 a fiftieth of the time; the last one is drawn at once. A chart that cannot be drawn is told once.
 """
 
@@ -67,7 +67,7 @@ class Charts:
                     return
                 if state.noisy:
                     await stack.enter_async_context(self._lock.held())
-                data = await draw(state, store, "png")
+                data = await draw(state, store, "png", patient=not state.noisy)
                 target = store.root / CHART
                 if await trio.Path(store.root).is_dir():  # a repository that went away is not made again
                     await trio.to_thread.run_sync(write_whole, target, data)
