@@ -101,6 +101,20 @@ def test_history_reads_every_page(daemon, sictl):
     assert sictl("history").out.count("\n") == 4
 
 
+@pytest.mark.parametrize(
+    ("count", "shown", "last"), [(50, 50, "round 50"), (2000, 51, "and 1950 more; --json")]
+)
+def test_verify_names_as_many_disagreements_as_are_read(daemon, sictl, count, shown, last):
+    lines = [f"round {number}: the tag is missing" for number in range(1, count + 1)]
+    daemon.answers["run.verify"] = {"agrees": False, "disagreements": lines, "rounds": count}
+
+    told = sictl("verify").out.splitlines()
+
+    assert len(told) == shown
+    assert told[-1].startswith(last)
+    assert sictl("verify", "--json").document["disagreements"] == lines
+
+
 def test_a_run_without_rounds_says_so(daemon, sictl):
     assert sictl("history").out == "no round has ended yet\n"
 
