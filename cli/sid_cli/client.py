@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from sid_cli.unreachable import refusal, unreachable
+from sid_cli.unreachable import no_answer, refusal, unreachable
 from sid_protocol.errors import (
     ALREADY_RUNNING,
     INVALID_PARAMS,
@@ -71,7 +71,8 @@ class Client:
         path: The daemon's socket, an absolute path.
 
     Raises:
-        NoDaemon: nobody answers there.
+        NoDaemon: nobody listens there.
+        WireError: so many wait there that there is no room for one more.
         SidError: the socket may not be used.
     """
 
@@ -134,6 +135,8 @@ class Client:
         try:
             self._socket.settimeout(REPLY_S)
             self._socket.sendall(line)
+        except BrokenPipeError:
+            return  # it has closed: why may be waiting to be read
         except OSError as error:
             raise self._broken(error.strerror or "it does not read") from None
 
@@ -144,10 +147,7 @@ class Client:
                 self._socket.settimeout(left)
                 data = self._socket.recv(1 << 16)
             except TimeoutError:
-                raise WireError(
-                    f"the daemon at {self.path} did not answer in time",
-                    hint="'sictl attach' shows what it does",
-                ) from None
+                raise no_answer(self.path) from None
             except OSError as error:
                 raise self._broken(error.strerror or "unknown") from None
             if not data:

@@ -72,6 +72,7 @@ class Wire:
 
     Raises:
         NoDaemon: nobody listens there.
+        WireError: so many wait there that there is no room for one more.
         SidError: the socket cannot be used.
         Refused: it is another user's.
     """
@@ -130,7 +131,7 @@ class Wire:
     ) -> list[Any]:
         results: dict[Any, Any] = {}
         try:
-            self._socket.sendall("".join(_line(*numbered) for numbered in enumerate(calls)).encode())
+            self._send("".join(_line(*numbered) for numbered in enumerate(calls)).encode())
             while len(results) < len(calls):
                 message = read_json(self._read_line().decode())
                 if not isinstance(message, dict):
@@ -141,9 +142,19 @@ class Wire:
                     results[message["id"]] = _result(message)
                 elif records is not None and message.get("method") == "log.record":
                     records.append(message["params"]["record"])
+        except TimeoutError:
+            from sid_cli.unreachable import no_answer  # as above
+
+            raise no_answer(self._path) from None
         except (OSError, ValueError) as error:
             raise WireError(f"lost the daemon: {error}", hint="try again") from None
         return [results[number] for number in range(len(calls))]
+
+    def _send(self, lines: bytes) -> None:
+        try:
+            self._socket.sendall(lines)
+        except BrokenPipeError:
+            return  # it has closed: why may be waiting to be read
 
     def _read_line(self) -> bytes:
         parts = [self._rest]

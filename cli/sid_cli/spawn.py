@@ -22,7 +22,7 @@ from sid_protocol.errors import SETTINGS_INVALID, OperatorError, Refused, SidErr
 IDLE_EXIT_S = 600
 """A daemon that `sictl` started leaves so many seconds after its last run and client."""
 
-READY_S = 30.0
+READY_S = 60.0
 
 
 class _SettingsWrong(OperatorError):

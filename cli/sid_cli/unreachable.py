@@ -1,4 +1,4 @@
-"""What to say where no daemon can be talked to: there is none, or it is another user's and hangs up on us.
+"""What to say where no daemon can be talked to: none is there, it has no time, or it is another user's and hangs up on us.
 
 Asked by the three clients once a connection has failed, and never before: looking costs an everyday call nothing.
 """
@@ -9,13 +9,20 @@ import _socket
 import os
 import struct
 
-from sid_protocol.errors import NoDaemon, Refused, SidError
+from sid_protocol.errors import NoDaemon, Refused, SidError, WireError
 
 
 def no_daemon(path: str) -> NoDaemon:
     """Return the error of a socket on which nobody answers."""
     return NoDaemon(
         f"no daemon at {path}", hint="start one with 'systemctl --user start sid' or 'sictl start'"
+    )
+
+
+def no_answer(path: str) -> WireError:
+    """Return the error of a daemon that is there and says nothing, or does not come to take the connection."""
+    return WireError(
+        f"the daemon at {path} did not answer in time", hint="try again; 'sictl attach' shows what it does"
     )
 
 
@@ -26,8 +33,12 @@ def unreachable(path: str, error: OSError) -> SidError:
         path: The socket.
         error: What the system said.
     """
-    if isinstance(error, FileNotFoundError | ConnectionRefusedError | NotADirectoryError | TimeoutError):
+    if isinstance(error, FileNotFoundError | ConnectionRefusedError | NotADirectoryError):
         return no_daemon(path)
+    if isinstance(
+        error, BlockingIOError | TimeoutError
+    ):  # so many wait already that there is no room for one more
+        return no_answer(path)
     owner = _owner_of_what_is_seen(path)
     if isinstance(error, PermissionError) and owner is not None and owner != os.geteuid():
         return _another_users(path, owner)

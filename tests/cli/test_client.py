@@ -9,14 +9,17 @@ import signal
 import socket
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from sid_cli import fast_wire
 from sid_cli.client import Client, error_of
+from sid_cli.fast_wire import Wire
 from sid_cli.spawn import start_daemon
 from sid_cli.stream import Record, notice_of
 from sid_protocol.errors import NoDaemon, Refused, SettingsInvalid, SidError, WireError
-from sid_protocol.jsonrpc import ErrorObject
+from sid_protocol.jsonrpc import ErrorObject, encode_error
 from tests.cli.fake_daemon import NOBODY, run_row
 
 
@@ -50,6 +53,41 @@ def test_a_daemon_that_does_not_answer_is_given_up_on(short_dir: Path):
         mute.listen()
         with Client(str(short_dir / "s")) as client, pytest.raises(WireError, match="did not answer in time"):
             client.call("daemon.info", timeout_s=0.05)
+
+
+@pytest.mark.parametrize("how", ["other verbs", "status"])
+def test_a_daemon_with_too_many_before_the_door_is_there(short_dir: Path, how):
+    path = str(short_dir / "s")
+    with contextlib.ExitStack() as stack:
+        mute = stack.enter_context(socket.socket(socket.AF_UNIX))
+        mute.bind(path)
+        mute.listen(0)
+        stack.enter_context(socket.socket(socket.AF_UNIX)).connect(path)
+        with pytest.raises(WireError, match="did not answer in time"):
+            Client(path) if how == "other verbs" else Wire(path)
+
+
+def test_status_gives_up_on_a_daemon_that_does_not_answer(short_dir: Path, monkeypatch):
+    monkeypatch.setattr(fast_wire, "_TIMEOUT_S", 0.05)
+    with socket.socket(socket.AF_UNIX) as mute:
+        mute.bind(str(short_dir / "s"))
+        mute.listen()
+        with Wire(str(short_dir / "s")) as wire, pytest.raises(WireError, match="did not answer in time"):
+            wire.call([("daemon.info", {})])
+
+
+@pytest.mark.parametrize("how", ["other verbs", "status"])
+def test_why_a_daemon_closed_is_read_though_it_closed_first(short_dir: Path, how):
+    path = str(short_dir / "s")
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(path)
+        door.listen()
+        caller: Any = Client(path) if how == "other verbs" else Wire(path)
+        with caller, pytest.raises(SidError, match="too many clients"):
+            connection, _ = door.accept()
+            with connection:
+                connection.sendall(encode_error(None, -32000, "too many clients (2)"))
+            caller.call("daemon.info") if how == "other verbs" else caller.call([("daemon.info", {})])
 
 
 def test_a_daemon_that_dies_in_mid_call_is_told(daemon):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -407,6 +408,21 @@ async def test_one_client_too_many_is_told_so(short_dir: Path, daemon: Daemon) -
         await world.until_clients(1)
         fourth = await world.connect()
         assert (await fourth.ask("daemon.info"))["version"] == "9.9"
+
+
+async def test_whoever_comes_after_many_is_taken_with_them(short_dir: Path, daemon: Daemon) -> None:
+    """Turns of the loop are counted, since each is long where many clients ask."""
+    many = 128
+    async with open_world(short_dir, daemon, connections=many) as world:
+        with contextlib.ExitStack() as clients:
+            for _ in range(many):
+                client = clients.enter_context(socket.socket(socket.AF_UNIX))
+                client.connect(world.listening.path)
+            turns = 0
+            while world.server.clients < many:
+                await trio.lowlevel.checkpoint()
+                turns += 1
+    assert turns < many / 4
 
 
 async def test_stopping_lets_calls_end_and_replies_arrive(short_dir: Path, daemon: Daemon) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
@@ -33,6 +34,8 @@ GRACE_S = 2.0
 """How long calls may still run, and replies be read, when the server stops."""
 
 _ACCEPT_PAUSE_S = 0.1
+_AT_ONCE = 64
+"""Connections taken in a turn of the loop: with one at a time, whoever comes after many waits for as many turns."""
 _NO_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 CarryOut = Callable[[str, Any, Call], Awaitable[Any]]
@@ -108,10 +111,10 @@ class RpcServer:
                     with self._accepting:
                         while True:
                             # Its own descriptor, since closing a listener of trio closes the socket.
-                            sock = trio.socket.from_stdlib_socket(listening.sock.dup())
-                            async with trio.SocketListener(sock) as listener:
+                            sock = listening.sock.dup()
+                            async with trio.SocketListener(trio.socket.from_stdlib_socket(sock)) as listener:
                                 with trio.CancelScope() as self._on_this_socket:
-                                    await self._accept(listener, clients, detached)
+                                    await self._accept(listener, sock, clients, detached)
                     detached.cancel_scope.deadline = trio.current_time() + 2 * GRACE_S
                 watchers.cancel_scope.cancel()
         finally:
@@ -134,8 +137,15 @@ class RpcServer:
         await self._ended.wait()
 
     async def _accept(
-        self, listener: trio.SocketListener, clients: trio.Nursery, detached: trio.Nursery
+        self,
+        listener: trio.SocketListener,
+        same: socket.socket,
+        clients: trio.Nursery,
+        detached: trio.Nursery,
     ) -> None:
+        def greet(stream: trio.SocketStream) -> None:
+            clients.start_soon(self._welcome, stream, peer_of(stream.socket), detached)
+
         while True:
             try:
                 stream = await listener.accept()
@@ -146,8 +156,11 @@ class RpcServer:
                 self._log.warning("rpc_out_of_descriptors", error=str(error))
                 await trio.sleep(_ACCEPT_PAUSE_S)
                 continue
-            peer = peer_of(stream.socket)
-            clients.start_soon(self._welcome, stream, peer, detached)
+            greet(stream)
+            # Until nobody waits any more, or there is no room, which the next turn finds out.
+            with contextlib.suppress(OSError):
+                for _ in range(_AT_ONCE):
+                    greet(trio.SocketStream(trio.socket.from_stdlib_socket(same.accept()[0])))
 
     async def _welcome(self, stream: trio.SocketStream, peer: Peer, detached: trio.Nursery) -> None:
         if peer.uid not in self._served_uids:
