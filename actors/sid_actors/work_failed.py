@@ -14,8 +14,8 @@ _HINTS = {
     errno.EFBIG: "let the daemon write larger files (ulimit -f), then start the run again",
     errno.EMFILE: "let the daemon have more open files (ulimit -n 4096), then start the run again",
     errno.EROFS: "make the disk writable, then start the run again",
-    errno.EACCES: "mend the permissions, then start the run again",
-    errno.EPERM: "mend the permissions, then start the run again",
+    errno.EACCES: "fix the permissions, then start the run again",
+    errno.EPERM: "fix the permissions, then start the run again",
 }
 
 

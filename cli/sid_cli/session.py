@@ -99,7 +99,7 @@ class Session:
             UsageError: the two disagree.
         """
         if typed is not None and self.run is not None and typed != self.run:
-            raise UsageError(f"{name} is {typed!r} and --run is {self.run!r}", hint="say it once")
+            raise UsageError(f"{name} is {typed!r} and --run is {self.run!r}", hint="give only one of them")
         return self.run if typed is None else typed
 
     def row(self, client: Client, text: str | None, topic: str | None = None) -> Mapping[str, Any]:

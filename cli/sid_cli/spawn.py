@@ -91,7 +91,7 @@ def start_daemon(
                 )
         except OSError as error:
             raise SidError(
-                f"cannot start the daemon {argv[0]}: {error.strerror}", hint="is sid installed beside sictl?"
+                f"cannot start the daemon {argv[0]}: {error.strerror}", hint="install sid beside sictl"
             ) from None
         finally:
             os.close(write_end)

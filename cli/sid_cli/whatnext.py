@@ -66,7 +66,7 @@ def next_lines(
     elsewhere = f"; {count} active elsewhere" if count else ""
     if repo is not None:
         return [f"no run is set up in {clean(repo)}{elsewhere}", *_aligned(_NEW)]
-    return [f"{clean(here)} is no git repository{elsewhere}", *_aligned(_NOWHERE)]
+    return [f"{clean(here)} is not a git repository{elsewhere}", *_aligned(_NOWHERE)]
 
 
 def _standing(row: Mapping[str, Any]) -> str:

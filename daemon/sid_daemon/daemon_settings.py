@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sid_protocol.prices import Price
 
 SIZE_LIMIT = 1_000_000
-_MEND = "mend it, or set SID_CONFIG to another file"
+_FIX = "fix it, or set SID_CONFIG to another file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ def read_daemon_settings(path: Path) -> DaemonSettings:
     except FileNotFoundError:
         return DEFAULTS
     except OSError as error:
-        raise SettingsInvalid(str(path), f"cannot be read: {error.strerror}", hint=_MEND) from None
+        raise SettingsInvalid(str(path), f"cannot be read: {error.strerror}", hint=_FIX) from None
     import tomllib
 
     from sid_daemon import daemon_settings_schema
@@ -55,7 +55,7 @@ def read_daemon_settings(path: Path) -> DaemonSettings:
     try:
         values = tomllib.loads(data.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsInvalid(str(path), f"is not valid TOML: {error}", hint=_MEND) from None
+        raise SettingsInvalid(str(path), f"is not valid TOML: {error}", hint=_FIX) from None
     return daemon_settings_schema.checked(values, path)
 
 
@@ -63,9 +63,9 @@ def _bytes_of(path: Path) -> bytes:
     # A pipe would be waited for; /dev/null is as good as no file.
     if not (path.is_file() or path.is_char_device()):
         path.stat()  # where there is nothing at all
-        raise SettingsInvalid(str(path), "is no file", hint=_MEND)
+        raise SettingsInvalid(str(path), "is not a file", hint=_FIX)
     with path.open("rb") as file:
         data = file.read(SIZE_LIMIT + 1)
     if len(data) > SIZE_LIMIT:
-        raise SettingsInvalid(str(path), f"is longer than {SIZE_LIMIT // 1000} kB", hint=_MEND)
+        raise SettingsInvalid(str(path), f"is longer than {SIZE_LIMIT // 1000} kB", hint=_FIX)
     return data

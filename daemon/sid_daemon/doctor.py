@@ -1,7 +1,7 @@
 """What this machine offers, checked by trying: `sid --doctor`, which `sictl doctor` shows.
 
 A process of its own, so it works without a daemon and may take its time. Each check has a stable id, says what
-it found and the one command or act that mends it; nothing is ever mended by itself. `FAIL` means that runs
+it found and the one command or act that fixes it; nothing is ever fixed by itself. `FAIL` means that runs
 cannot work, `warn` that they work with less.
 """
 
@@ -97,7 +97,7 @@ def _tools() -> Iterator[Check]:
         yield Check(
             "git_identity",
             "warn",
-            "no identity: commits will carry sid@localhost",
+            "no git identity: commits will carry sid@localhost",
             "git config --global user.email YOU@EXAMPLE",
         )
 
@@ -115,7 +115,7 @@ def _cgroup() -> Check:
         return Check(
             "cgroup",
             "warn",
-            "no cgroup is delegated: memory limits hold a process, not a job",
+            "no cgroup is delegated: memory limits apply to each process, not to a whole job",
             "run sid as a service: sictl service install",
         )
     limits = ", ".join(home.controllers) or "none"
@@ -128,15 +128,15 @@ def _backends() -> Check:
     if os.environ.get("ANTHROPIC_API_KEY"):
         programs.append("an API key")
     if programs:
-        return Check("backends", "ok", f"beside local: {', '.join(programs)}")
-    return Check("backends", "ok", "local only: no coding agent on PATH, and no API key")
+        return Check("backends", "ok", f"besides local: {', '.join(programs)}")
+    return Check("backends", "ok", "only the local back end: no coding agent on PATH, no API key")
 
 
 def _ruff() -> Check:
     program = find_ruff(os.environ.get("PATH", os.defpath), sys.prefix)
     if program is not None:
-        return Check("ruff", "ok", f"{program} proposes changes, too, where the back end is local")
-    return Check("ruff", "skip", "no ruff: the local back end has its own ideas only", "pip install ruff")
+        return Check("ruff", "ok", f"{program} adds ideas to those of the local back end")
+    return Check("ruff", "skip", "no ruff: the local back end has only ideas of its own", "pip install ruff")
 
 
 def _try(identity: str, look: Callable[[], str]) -> tuple[str, Check | None]:
@@ -169,8 +169,8 @@ def _settings(home: str) -> Check:
     try:
         read_daemon_settings(path)
     except SidError as error:
-        return Check("settings", "FAIL", error.message, error.hint or f"mend {path}")
-    return Check("settings", "ok", f"{path}{'' if path.exists() else ' (not there: defaults)'}")
+        return Check("settings", "FAIL", error.message, error.hint or f"fix {path}")
+    return Check("settings", "ok", f"{path}{'' if path.exists() else ' (missing: defaults apply)'}")
 
 
 def _service() -> Iterator[Check]:
@@ -181,7 +181,7 @@ def _service() -> Iterator[Check]:
     if code == 0:
         yield Check("service", "ok", f"sid.socket is {line}")
     else:
-        yield Check("service", "skip", "sid is not a service of yours", "sictl service install")
+        yield Check("service", "skip", "sid is not installed as a service", "sictl service install")
     user = os.environ.get("USER", "")
     code, line = _said("loginctl", "show-user", user, "--property=Linger", "--value")
     if code == 0 and line != "yes":
@@ -201,7 +201,7 @@ def _noise() -> Iterator[Check]:
         "load",
         verdict,
         f"load {load:.1f} on {cores} cores",
-        "measure on a quiet machine, or score counted work" if verdict == "warn" else "",
+        "measure on an idle machine, or score work that can be counted" if verdict == "warn" else "",
     )
     governor = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
     if governor.exists():
@@ -210,7 +210,7 @@ def _noise() -> Iterator[Check]:
         mend = "" if fine else "cpupower frequency-set -g performance"
         yield Check("governor", "ok" if fine else "warn", f"CPU governor {name}", mend)
     else:
-        yield Check("governor", "skip", "the CPU's clock is not to be seen")
+        yield Check("governor", "skip", "the CPU's frequency governor cannot be read")
 
 
 def _clock() -> Check:

@@ -31,16 +31,16 @@ def _parser() -> argparse.ArgumentParser:
         "--idle-exit",
         type=float,
         metavar="SECONDS",
-        help="leave so long after the last run and client (default: stay)",
+        help="exit after this long without a run or a client (default: never)",
     )
     parser.add_argument("--ready-fd", type=int, metavar="FD", help=argparse.SUPPRESS)
     parser.add_argument(
         "--demo-repo",
         metavar="DIR",
-        help="write the demonstration repository into DIR, print what to set it up with, and leave",
+        help="write the demo repository to DIR, print the parameters for its set-up, and exit",
     )
     parser.add_argument(
-        "--doctor", action="store_true", help="check what this machine offers, print it as JSON, and leave"
+        "--doctor", action="store_true", help="check this machine, print the result as JSON, and exit"
     )
     return parser
 

@@ -62,14 +62,14 @@ def _read(path: Path) -> str | None:
         return None
     except OSError as error:
         raise StoreError(
-            f"cannot read {path}: {error.strerror or error}", hint="mend it, then try again"
+            f"cannot read {path}: {error.strerror or error}", hint="check its permissions, then try again"
         ) from error
     if len(data) > SIZE_LIMIT:
         raise SettingsInvalid(path.name, "is over 4 MB", hint="make it smaller")
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise SettingsInvalid(path.name, "is not UTF-8 text", hint="mend the file") from None
+        raise SettingsInvalid(path.name, "is not UTF-8 text", hint="fix the file") from None
 
 
 def read_raw(root: Path) -> dict[str, JsonValue] | None:
@@ -216,7 +216,7 @@ def keep_copy(root: Path, copy: Path) -> None:
                 write_whole(kept / name, data)
     except OSError as error:
         raise StoreError(
-            f"{kept}: {error.strerror}", hint="free some space or mend the permissions"
+            f"{kept}: {error.strerror}", hint="free some space or fix the permissions"
         ) from error
 
 

@@ -76,7 +76,7 @@ class SidError(Exception):
 
 
 class OperatorError(SidError):
-    """The user's to mend: arguments, settings, an unknown run, trust."""
+    """The user's to fix: arguments, settings, an unknown run, trust."""
 
     rpc_code = INVALID_PARAMS
 

@@ -242,7 +242,7 @@ class SubscribeParams(Params):
 
     run: RunRef | None = None
     topic: Topic | None = None
-    level: LogLevel | None = Field(default=None, description="This level and graver ones.")
+    level: LogLevel | None = Field(default=None, description="Only records of this level or above.")
     actor: Name | None = None
     since: Annotated[int, Field(ge=0)] | None = Field(
         default=None, description="Records after this cursor; absent, the last 20 that match, then live."

@@ -83,10 +83,10 @@ class Method:
 
 _RUN = (NoSuchRun,)
 _ALL = (
-    Method("daemon.info", "Tell what daemon this is.", NoParams, status.DaemonInfo),
+    Method("daemon.info", "Return what daemon this is.", NoParams, status.DaemonInfo),
     Method(
         "daemon.shutdown",
-        "Stop every run in a whole state, then the daemon; runs go on at its next start.",
+        "Stop all runs safely, then the daemon; they resume at its next start.",
         ShutdownParams,
         status.Empty,
     ),
@@ -120,13 +120,13 @@ _ALL = (
     ),
     Method(
         "run.replay",
-        "Make a recorded run again, in a track of its own: no agent, no benchmark, the same commits.",
+        "Replay a recorded run in a track of its own: no agent, no benchmark, the same commits.",
         ReplayParams,
         status.ReplayResult,
         (NoSuchRun, Refused, AlreadyRunning, SettingsInvalid, ShuttingDown),
     ),
-    Method("run.list", "Tell of every known run.", NoParams, status.RunList),
-    Method("run.status", "Tell of one run.", RunParams, status.RunRow, _RUN),
+    Method("run.list", "List all known runs.", NoParams, status.RunList),
+    Method("run.status", "Return one run.", RunParams, status.RunRow, _RUN),
     Method(
         "run.cancel",
         "Stop a run; answers after it has stopped.",
@@ -136,14 +136,14 @@ _ALL = (
     ),
     Method(
         "run.pause",
-        "Hold a run before its next step.",
+        "Pause a run before its next step.",
         RunParams,
         status.RunStatusResult,
         (NoSuchRun, NotRunning),
     ),
-    Method("run.resume", "Let a held run go on.", RunParams, status.RunStatusResult, (NoSuchRun, NotRunning)),
-    Method("run.history", "Tell of a run's rounds, oldest first.", HistoryParams, status.HistoryResult, _RUN),
-    Method("run.round", "Tell one round whole.", RoundParams, status.RoundResult, _RUN),
+    Method("run.resume", "Resume a paused run.", RunParams, status.RunStatusResult, (NoSuchRun, NotRunning)),
+    Method("run.history", "List a run's rounds, oldest first.", HistoryParams, status.HistoryResult, _RUN),
+    Method("run.round", "Return one round in full.", RoundParams, status.RoundResult, _RUN),
     Method("run.idea", "Add an idea for the planners of the next round.", IdeaParams, status.Empty, _RUN),
     Method(
         "run.config",
@@ -154,7 +154,7 @@ _ALL = (
     ),
     Method(
         "run.diff",
-        "Tell what the improvement branch changes against the target branch.",
+        "Return what the improvement branch changes against the target branch.",
         RunParams,
         status.DiffResult,
         (NoSuchRun, Refused),
@@ -179,19 +179,19 @@ _ALL = (
     ),
     Method(
         "run.calibrate",
-        "Run the improvement branch's benchmark again and again to learn its noise anew.",
+        "Measure the benchmark's noise again, on the improvement branch.",
         RunParams,
         status.CalibrateResult,
         (NoSuchRun, Refused, AlreadyRunning),
     ),
     Method(
         "run.lessons",
-        "Tell what a run has learned, after ending a lesson by hand if one is named.",
+        "Return what a run has learned, after ending a lesson by hand if one is named.",
         LessonsParams,
         status.LessonsResult,
         (NoSuchRun, Refused),
     ),
-    Method("daemon.lessons", "Tell what all known runs have learned.", NoParams, status.AllLessonsResult),
+    Method("daemon.lessons", "Return what all known runs have learned.", NoParams, status.AllLessonsResult),
     Method(
         "node.run",
         "Run a node once: its model answers, its judge scores; then learn from its last runs.",
@@ -199,7 +199,9 @@ _ALL = (
         status.NodeResult,
         (Refused,),
     ),
-    Method("run.summary", "Tell how a run ended or stands.", RunParams, status.SummaryResult, _RUN),
+    Method(
+        "run.summary", "Return how a run ended, or how it is doing.", RunParams, status.SummaryResult, _RUN
+    ),
     Method(
         "log.subscribe",
         "Follow the log: the result, then a notification a record.",

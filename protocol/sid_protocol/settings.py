@@ -348,9 +348,9 @@ def parse_json_object(text: str, what: str) -> dict[str, JsonValue]:
     try:
         value = json.loads(text, parse_constant=_finite, object_pairs_hook=_no_twins)
     except (ValueError, RecursionError) as error:
-        raise SettingsInvalid(what, f"is not valid JSON: {error}", hint="mend the file") from None
+        raise SettingsInvalid(what, f"is not valid JSON: {error}", hint="fix the file") from None
     if not isinstance(value, dict):
-        raise SettingsInvalid(what, "is not a JSON object", hint="mend the file")
+        raise SettingsInvalid(what, "is not a JSON object", hint="fix the file")
     return value
 
 

@@ -360,7 +360,7 @@ def test_sictl_alone_says_what_is_next_here(daemon, sictl, repo, monkeypatch, sh
     (made.path / ".omc/self-improve/state").mkdir(parents=True)
     assert "no daemon is running\n  sictl history     what" in sictl().out
     monkeypatch.chdir(short_dir)
-    assert sictl().out.startswith(f"{short_dir} is no git repository\n")
+    assert sictl().out.startswith(f"{short_dir} is not a git repository\n")
     for done in (sictl(), sictl("--json")):
         assert done.code == 0
         assert done.err == ""

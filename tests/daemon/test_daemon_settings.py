@@ -43,7 +43,7 @@ def test_what_is_no_file_or_endless_is_told_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "huge").touch()
     os.truncate(tmp_path / "huge", 1 << 40)
-    for name, why in (("pipe", "is no file"), ("huge", "is longer than"), ("", "is no file")):
+    for name, why in (("pipe", "is not a file"), ("huge", "is longer than"), ("", "is not a file")):
         with pytest.raises(SettingsInvalid, match=why):
             read_daemon_settings(tmp_path / name)
     assert read_daemon_settings(Path("/dev/null")) == DaemonSettings()

@@ -106,7 +106,7 @@ def test_a_living_daemons_socket_is_left_alone(short_dir: Path, lock: StateLock,
 def test_a_file_in_the_way_is_left_alone(short_dir: Path, lock: StateLock) -> None:
     path = short_dir / "sid.sock"
     path.write_text("mine")
-    with pytest.raises(Refused, match="is no socket"):
+    with pytest.raises(Refused, match="is not a socket"):
         bind(str(path), lock)
     assert path.read_text() == "mine"
 

@@ -46,7 +46,7 @@ def test_a_field_that_is_wrong_costs_no_other_and_is_named(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("name", ["", "two words", "a=b", "naïve", "`", "x\n- `y`"])
 def test_a_family_whose_name_could_not_be_read_back_is_refused(name: str) -> None:
-    with pytest.raises(UsageError, match="is no name of an approach family"):
+    with pytest.raises(UsageError, match="is not a name for an approach family"):
         gate.families_of(InitParams(repo="/r", family=[name]))
 
 

@@ -1,4 +1,4 @@
-"""`sictl doctor` finds what is wrong with a machine, says what mends it, and mends nothing."""
+"""`sictl doctor` finds what is wrong with a machine, says how to fix it, and fixes nothing."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class GitMaster:
         except OSError as error:
             raise GitError(
                 f"cannot write {self.info.common_dir}/info/exclude: {error.strerror or error}",
-                hint="free some space or mend the permissions, then try again",
+                hint="free some space or fix the permissions, then try again",
             ) from error
 
     async def drop_dead_locks(self) -> list[str]:

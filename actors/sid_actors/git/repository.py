@@ -63,7 +63,7 @@ async def discover(path: str) -> RepoInfo:
     """
     folder = str(await trio.Path(path).resolve())
     if not await trio.Path(folder).is_dir():
-        raise GitError(f"{path} is no folder", hint="give the path of a git repository")
+        raise GitError(f"{path} is not a folder", hint="give the path of a git repository")
     common, top = await _places(folder)
     head, branches = await trio.to_thread.run_sync(_branches, common, top)
     # An identity from the command line's environment is of one shell; a daemon outlives it.

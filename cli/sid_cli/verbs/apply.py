@@ -1,4 +1,4 @@
-"""`sictl apply`: take the improvements over onto the target branch."""
+"""`sictl apply`: move the target branch to the improvements."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sid_protocol.errors import Refused, UsageError
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done and do nothing.")
 def command(session: Session, *, run: str | None, topic: str | None, yes: bool, dry_run: bool) -> None:
-    """Take the improvements over: shows the diff, asks, moves the target branch, prints the undo command."""
+    """Apply the improvements: shows the diff, asks, moves the target branch, prints the undo command."""
     console = session.console
     if not (yes or dry_run or console.may_ask):
         raise UsageError(

@@ -37,21 +37,21 @@ from sid_protocol.log_levels import LOG_LEVELS
 @run_argument
 @topic_option
 @click.option(
-    "--since", metavar="N|10m|2h|TIME", help="From a cursor or a time on.  [default: the last 20 records]"
+    "--since", metavar="N|10m|2h|TIME", help="Start at a cursor or a time.  [default: the last 20 records]"
 )
 @click.option(
     "--cursor-file",
     metavar="FILE",
     shell_complete=completed("file"),
     type=click.Path(dir_okay=False),
-    help="Go on after the cursor that it holds, and keep the last one there.",
+    help="Start after the cursor in FILE, and save the last one there.",
 )
 @click.option(
-    "--follow/--no-follow", default=True, help="Go on with what happens, or leave after what there is."
+    "--follow/--no-follow", default=True, help="Keep following, or exit after the records that there are."
 )
-@click.option("--level", type=click.Choice(LOG_LEVELS), help="This level and graver ones.")
+@click.option("--level", type=click.Choice(LOG_LEVELS), help="Only records of this level or above.")
 @click.option("--actor", metavar="A", help="Only one actor, such as executor_2.")
-@click.option("--output", type=click.Choice(("json", "text")), help="A JSON document a line, or text.")
+@click.option("--output", type=click.Choice(("json", "text")), help="One JSON document per line, or text.")
 def command(
     session: Session,
     *,

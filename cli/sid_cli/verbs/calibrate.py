@@ -1,4 +1,4 @@
-"""`sictl calibrate`: learn the benchmark's noise anew."""
+"""`sictl calibrate`: measure the benchmark's noise again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sid_cli.text import clean, duration, exact
 @run_argument
 @topic_option
 def command(session: Session, run: str | None, topic: str | None) -> None:
-    """Run the benchmark on the improvement branch a few times, and say what noise hides; not while the run is active."""
+    """Measure the benchmark's noise again, on the improvement branch; not while the run is active."""
     session.interrupt_note = "nothing was changed"
     with session.daemon(spawn=True) as client:
         found = session.call_run(client, "run.calibrate", run, topic, timeout_s=None)

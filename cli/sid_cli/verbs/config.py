@@ -109,7 +109,7 @@ def _shown(value: Any) -> str:
 
 
 def _default(client: Client, run_id: str, key: str) -> Any:
-    """Return a setting's default; None where the settings as they are cannot be read, which setting one may mend."""
+    """Return a setting's default; None where the settings as they are cannot be read, which setting one may put right."""
     try:
         present = client.call("run.config", {"run": run_id, "key": key})["settings"]
     except SettingsInvalid:
@@ -125,7 +125,7 @@ def _set(session: Session, run: str | None, topic: str | None, key: str, value: 
         result = client.call("run.config", {"run": run_id, "key": key, "value": parse_value(value, default)})
     change = result.get("changed")
     if change is None:
-        told = f"{clean(key)} is that already"
+        told = f"{clean(key)} has that value already"
     else:
         when = f", from round {change['from_round']}" if change["from_round"] is not None else ""
         told = f"{clean(change['key'])} {_shown(change['old'])} {console.marks.arrow} {_shown(change['new'])}{when}"

@@ -23,7 +23,7 @@ LEAVING_S = 15.0
 @click.option("--now", is_flag=True, help="Shut down within 1 s, without a grace period.")
 @click.option("--yes", is_flag=True, help="Do not ask, even if runs are active.")
 def command(session: Session, *, action: str, now: bool, yes: bool) -> None:
-    """Show the daemon or shut it down; active runs stop in a whole state and go on at its next start."""
+    """Show the daemon or shut it down; active runs stop safely and resume at its next start."""
     if action == "status":
         _status(session)
     else:
@@ -63,6 +63,6 @@ def _shutdown(session: Session, *, now: bool, yes: bool) -> None:
     told = "the daemon has shut down"
     if process is not None:
         if not select.select([process], [], [], LEAVING_S)[0]:
-            told = "the daemon is leaving, and suspends its runs; 'sictl daemon status' says when it has left"
+            told = "the daemon is still shutting down; 'sictl daemon status' shows when it is gone"
         os.close(process)
     console.result({"stopped_runs": [row["run_id"] for row in active]}, told)

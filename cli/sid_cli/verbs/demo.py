@@ -81,13 +81,13 @@ class Places:
 
 
 @verb("demo", example="sictl demo\nsictl demo --rounds 2 --keep ~/sid-demo")
-@click.option("--rounds", metavar="N", type=click.IntRange(min=1), help="At most so many rounds.")
-@click.option("--agents", metavar="N", type=click.IntRange(min=1), help="Plans a round.")
+@click.option("--rounds", metavar="N", type=click.IntRange(min=1), help="Run at most N rounds.")
+@click.option("--agents", metavar="N", type=click.IntRange(min=1), help="Plans per round.")
 @click.option(
     "--keep",
     metavar="DIR",
     shell_complete=completed("folder"),
-    help="Make the repository there, and leave it there.",
+    help="Create the repository in DIR, and keep it.",
 )
 def command(session: Session, *, rounds: int | None, agents: int | None, keep: str | None) -> None:
     """Watch a daemon improve a small program: offline, without a key, by measured, merged steps."""

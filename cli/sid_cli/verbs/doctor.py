@@ -1,4 +1,4 @@
-"""`sictl doctor`: what this machine offers, each fault with what mends it."""
+"""`sictl doctor`: what this machine offers, each problem with its fix."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEADLINE_S = 60
 
 @verb("doctor", example="sictl doctor")
 def command(session: Session) -> None:
-    """Check git, sandbox, disk, service and noise by trying; mends nothing, leaves with 1 on a FAIL."""
+    """Check git, sandbox, disk, service and noise; changes nothing, and exits with 1 on a FAIL."""
     checks = _examine()
     lines = []
     for check in checks:
@@ -41,6 +41,6 @@ def _examine() -> list[dict[str, Any]]:
         checks: list[dict[str, Any]] = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         raise SidError(
-            f"the daemon's executable cannot be asked: {error}", hint="is sid installed beside sictl?"
+            f"the daemon's executable cannot be asked: {error}", hint="install sid beside sictl"
         ) from None
     return checks

@@ -33,9 +33,9 @@ sictl init ~/src/primes --objective "make the sieve faster" --benchmark "python3
 
 @verb("init", example=_EXAMPLE)
 @click.argument("repo", metavar="[REPO]", required=False, shell_complete=completed("folder"))
-@click.option("--objective", metavar="TEXT", help="What is to get better.")
+@click.option("--objective", metavar="TEXT", help="What should get better.")
 @click.option("--metric", metavar="NAME", help="The key of the score in a JSON result.")
-@click.option("--target", metavar="X", type=float, help="The value that is enough.")
+@click.option("--target", metavar="X", type=float, help="Stop when the score reaches it.")
 @click.option("--direction", type=click.Choice(("higher", "lower")), help="Which values are better.")
 @click.option("--scope", metavar="GLOB", multiple=True, help="What may change; repeat it for more.")
 @click.option("--out-of-scope", metavar="GLOB", multiple=True, help="What may not change.")
@@ -51,7 +51,7 @@ sictl init ~/src/primes --objective "make the sieve faster" --benchmark "python3
 @click.option("--sealed", metavar="GLOB", multiple=True, help="Files that no candidate may change.")
 @click.option("--rule", metavar="TEXT", multiple=True, help="A rule for the critics.")
 @click.option("--family", metavar="NAME", multiple=True, help="An approach family beyond the built-in ones.")
-@click.option("--agents", metavar="N", type=click.IntRange(min=1), help="Plans a round.")
+@click.option("--agents", metavar="N", type=click.IntRange(min=1), help="Plans per round.")
 @click.option("--rounds", metavar="N", type=click.IntRange(min=0), help="Sets max_iterations.")
 @click.option(
     "--backend",
@@ -83,7 +83,7 @@ def command(
         )
     place = places.absolute(meant or ".")
     if not Path(place).is_dir():
-        raise UsageError(f"{place} is no folder", hint="REPO is the path of a git repository")
+        raise UsageError(f"{place} is not a folder", hint="REPO is the path of a git repository")
     params = {**parameters(flags), "repo": place, "trust": trust, "dry_run": dry_run}
     if root is not None:
         params["root"] = places.absolute(root)
@@ -121,7 +121,7 @@ def parameters(flags: dict[str, Any]) -> dict[str, Any]:
     }
     target: Any = params.get("target", 0.0)
     if not math.isfinite(target):
-        raise UsageError("--target is no finite number", hint="leave it out for as far as it goes")
+        raise UsageError("--target is not a finite number", hint="leave it out to improve without a target")
     assigned: dict[str, Any] = {}
     for key, value in map(assignment, flags.get("assignments", ())):
         both = isinstance(value, dict) and isinstance(assigned.get(key), dict)

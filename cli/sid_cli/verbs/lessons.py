@@ -21,7 +21,7 @@ from sid_protocol.errors import UsageError
 )
 @run_argument
 @topic_option
-@click.option("--all", "everything", is_flag=True, help="The lessons in force of all runs.")
+@click.option("--all", "everything", is_flag=True, help="Show the lessons in force of all runs.")
 @click.option("--forget", metavar="KEY", shell_complete=complete_lesson, help="End this lesson now.")
 def command(
     session: Session, *, run: str | None, topic: str | None, everything: bool, forget: str | None
@@ -31,7 +31,7 @@ def command(
     look = Look(paint=console.paint, marks=console.marks, width=console.width)
     if everything:
         if (run, forget, topic) != (None, None, None):
-            raise UsageError("--all is of all runs", hint="leave out RUN, --topic and --forget")
+            raise UsageError("--all is about all runs", hint="leave out RUN, --topic and --forget")
         with session.daemon(spawn=True) as client:
             found = client.call("daemon.lessons")
         console.result(found, across_page(found["tracks"], look))

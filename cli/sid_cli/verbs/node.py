@@ -20,27 +20,37 @@ from sid_protocol.errors import UsageError
 @click.argument("action", type=click.Choice(("run",)))
 @click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False))
 @click.argument("seed", metavar="SEED", type=click.Path(exists=True, dir_okay=False))
-@click.option("--runs", type=click.IntRange(min=1), default=1, metavar="N", help="So many runs, one by one.")
+@click.option(
+    "--runs", type=click.IntRange(min=1), default=1, metavar="N", help="How many runs, one after another."
+)
 @click.option(
     "--model",
     metavar="COMMAND",
     help="Reads a prompt on stdin, writes an answer to stdout; default: $MODEL_CMD, else the program 'model' in DIR.",
 )
 @click.option(
-    "--window", type=click.IntRange(min=1), default=5, metavar="N", help="Runs looked back upon: 5."
+    "--window",
+    type=click.IntRange(min=1),
+    default=5,
+    metavar="N",
+    help="How many runs to look back on.  [default: 5]",
 )
 @click.option(
-    "--threshold", type=click.IntRange(min=1), default=2, metavar="N", help="Runs that make a lesson: 2."
+    "--threshold",
+    type=click.IntRange(min=1),
+    default=2,
+    metavar="N",
+    help="How many runs make a lesson.  [default: 2]",
 )
 @click.option(
     "--env",
     "names",
     multiple=True,
     metavar="NAME",
-    help="What else of the daemon's environment the model gets.",
+    help="A variable of the daemon's environment that the model gets, too.",
 )
-@click.option("--path", "paths", multiple=True, metavar="PATH[:rw]", help="What else of the disk it sees.")
-@click.option("--no-sandbox", is_flag=True, help="Let model and judge run as you.")
+@click.option("--path", "paths", multiple=True, metavar="PATH[:rw]", help="A path that the model sees, too.")
+@click.option("--no-sandbox", is_flag=True, help="Run model and judge without a sandbox, as you.")
 def command(
     session: Session,
     *,

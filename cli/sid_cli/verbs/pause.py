@@ -1,4 +1,4 @@
-"""`sictl pause`: hold a run before its next step."""
+"""`sictl pause`: pause a run before its next step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sid_cli.text import clean
 @run_argument
 @topic_option
 def command(session: Session, run: str | None, topic: str | None) -> None:
-    """Hold a run before its next step; what is at work finishes."""
+    """Pause a run before its next step; work under way finishes."""
     with session.daemon(spawn=False) as client:
         run_id = session.row(client, run, topic)["run_id"]
         status = client.call("run.pause", {"run": run_id})["status"]

@@ -1,4 +1,4 @@
-"""`sictl replay`: make a recorded run again, without any agent or benchmark."""
+"""`sictl replay`: replay a recorded run, without any agent or benchmark."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from sid_cli.text import clean
     shell_complete=completed("folder"),
     help="Replay it in a clone of its repository.",
 )
-@click.option("--into", metavar="TOPIC", help="The replay's topic; left out, a new one.")
+@click.option("--into", metavar="TOPIC", help="The replay's topic.  [default: a new one]")
 @click.option(
     "--root",
     metavar="DIR",
     shell_complete=completed("folder"),
-    help="The replay's root, where it is not the usual one.",
+    help="The replay's root, if it is not the usual one.",
 )
 @click.option("--wait", is_flag=True, help="Follow the replay to its end and print the summary.")
 def command(
@@ -42,7 +42,7 @@ def command(
     root: str | None,
     wait: bool,
 ) -> None:
-    """Make a recorded run again in a track of its own: no model, no benchmark, the same commits; prints its id."""
+    """Replay a recorded run in a track of its own: no model, no benchmark, the same commits; prints its id."""
     with session.daemon(spawn=True) as client:
         folders = {"repo": repo, "root": root}
         asked = {name: None if path is None else places.absolute(path) for name, path in folders.items()}

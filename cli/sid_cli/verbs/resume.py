@@ -1,4 +1,4 @@
-"""`sictl resume`: let a held run go on."""
+"""`sictl resume`: resume a paused run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sid_cli.text import clean
 @run_argument
 @topic_option
 def command(session: Session, run: str | None, topic: str | None) -> None:
-    """Let a paused run go on; a stopped one goes on with 'sictl start'."""
+    """Resume a paused run; 'sictl start' resumes a stopped one."""
     with session.daemon(spawn=False) as client:
         run_id = session.row(client, run, topic)["run_id"]
         status = client.call("run.resume", {"run": run_id})["status"]

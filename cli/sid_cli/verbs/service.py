@@ -153,7 +153,8 @@ def _write(file: units.UnitFile) -> None:
         beside.replace(file.path)
     except OSError as error:
         raise SidError(
-            f"cannot write {file.path}: {error.strerror}", hint="is the folder yours, and the disk not full?"
+            f"cannot write {file.path}: {error.strerror}",
+            hint="check the folder's permissions and the free space",
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""`sictl show`: one round whole."""
+"""`sictl show`: one round in full."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _round(word: str) -> int:
 @click.argument("words", metavar="[RUN] [ROUND]", nargs=-1, shell_complete=complete_round)
 @topic_option
 def command(session: Session, words: tuple[str, ...], topic: str | None) -> None:
-    """Show one round whole: plans, reviews, scores, kills, verdict, evidence; the last one without ROUND."""
+    """Show one round in full: plans, reviews, scores, kills, verdict, evidence; without ROUND, the last one."""
     run, iteration = split(words)
     with session.daemon(spawn=True) as client:
         found = session.call_run(client, "run.round", run, topic, iteration=iteration)

@@ -24,9 +24,9 @@ from sid_protocol.locations import track_root
     "--root",
     metavar="DIR",
     shell_complete=completed("folder"),
-    help="The track's root, where it is not the usual one.",
+    help="The track's root, if it is not the usual one.",
 )
-@click.option("--rounds", metavar="N", type=click.IntRange(min=1), help="At most N more rounds from now.")
+@click.option("--rounds", metavar="N", type=click.IntRange(min=1), help="Run at most N more rounds.")
 @click.option("--wait", is_flag=True, help="Follow the run to its end and print the summary.")
 def command(
     session: Session,
@@ -37,7 +37,7 @@ def command(
     rounds: int | None,
     wait: bool,
 ) -> None:
-    """Start a run, or let a stopped one go on; prints its id."""
+    """Start a run, or resume a stopped one; prints its id."""
     with session.daemon(spawn=True) as client:
         track = target(session, client, repo, topic, root)
         asked = {"rounds": rounds, "root": None if root is None else places.absolute(root)}
@@ -64,7 +64,7 @@ def target(
     if path is None:
         if meant is not None and "/" in meant:
             raise NoSuchRun(
-                f"{places.absolute(meant)} is no folder", hint="REPO is the path of a git repository"
+                f"{places.absolute(meant)} is not a folder", hint="REPO is the path of a git repository"
             )
         row = runs.choose(rows, text=meant, path=None, cwd=places.here(), topic=topic)
         return {"repo": row["repo"], "topic": row["topic"], "root": row["root"]}
@@ -80,7 +80,7 @@ def target(
     ):
         raise runs.several(found, f"{path} has several runs", "--topic T")
     if not Path(path).is_dir():
-        raise UsageError(f"{path} is no folder", hint="REPO is the path of a git repository")
+        raise UsageError(f"{path} is not a folder", hint="REPO is the path of a git repository")
     return {"repo": places.repository(path) or path, **named}
 
 

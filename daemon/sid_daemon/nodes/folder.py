@@ -108,7 +108,7 @@ class NodeFolder:
         for name in ("PROMPT.md", "judge.sh"):
             if not (self.path / name).is_file():
                 raise Refused(
-                    f"{self.path} is no node: {name} is missing",
+                    f"{self.path} is not a node: {name} is missing",
                     hint="a node has PROMPT.md, judge.sh and, if wanted, BANS.md and hard-cap.txt",
                 )
 
@@ -134,7 +134,7 @@ class NodeFolder:
             StoreError: the node's folder cannot be written.
         """
         if not seed.is_file():
-            raise Refused(f"{seed} is no file", hint="name the file with the run's input")
+            raise Refused(f"{seed} is not a file", hint="name the file with the run's input")
         begun = f"{now_iso()[:19].replace('-', '').replace(':', '')}Z"
         number = 0
         try:
@@ -150,7 +150,7 @@ class NodeFolder:
             (path / "events.jsonl").touch()
         except OSError as error:
             raise StoreError(
-                f"{self.path}: {error.strerror}", hint="is the folder yours to write?"
+                f"{self.path}: {error.strerror}", hint="check the folder's permissions"
             ) from error
         return RunFolder(path, self.name)
 

@@ -241,6 +241,6 @@ def append_lines(recording: Recording, text: str) -> None:
             os.fsync(file.fileno())
     except OSError as error:
         raise StoreError(
-            f"cannot write {path}: {error.strerror or error}", hint="free some space or mend the permissions"
+            f"cannot write {path}: {error.strerror or error}", hint="free some space or fix the permissions"
         ) from error
     recording.size += len(text.encode())

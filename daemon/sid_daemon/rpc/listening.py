@@ -171,7 +171,7 @@ def _make_folder(folder: Path) -> None:
 
 def _remove_stale(path: str, lock: StateLock) -> None:
     if not stat.S_ISSOCK(os.lstat(path).st_mode):
-        raise Refused(f"{path} is there and is no socket", hint="move it away, or set SID_SOCKET")
+        raise Refused(f"{path} exists and is not a socket", hint="move it away, or set SID_SOCKET")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
         try:
             probe.connect(path)

@@ -144,7 +144,7 @@ def families_of(params: InitParams) -> tuple[tuple[str, str], ...]:
         plain = name.strip().strip("`")
         if not re.fullmatch(FAMILY_NAME, plain):
             raise UsageError(
-                f"{plain!r} is no name of an approach family",
+                f"{plain!r} is not a name for an approach family",
                 hint="use letters, digits, _ and -: --family NAME or --family 'NAME: description'",
             )
         found.append((plain, about.strip() or "a family of yours"))

@@ -84,7 +84,7 @@ class Machine:
         """Refuse a back end that needs a sandbox where none works.
 
         Raises:
-            Refused: with what mends it.
+            Refused: with what helps.
         """
         if settings.sandbox != "off" and self.sandbox_fault and settings.agent_backend != "local":
             raise Refused(

@@ -77,11 +77,11 @@ def fault(
             f"{path} is damaged: {str(error)[:120]}",
             hint=f"move it away; {damaged}",
         )
-    hint = "free some space or mend the permissions, then start again"
+    hint = "free some space or fix the permissions, then start again"
     if (
         resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY
     ):  # SQLite says no more than "I/O error"
-        hint = "free some space, mend the permissions, or let the daemon write larger files (ulimit -f), then start again"
+        hint = "free some space, fix the permissions, or let the daemon write larger files (ulimit -f), then start again"
     return StoreError(f"{path}: {error}", hint=hint)
 
 

@@ -149,5 +149,5 @@ def _write(descriptor: int, data: bytes | bytearray) -> None:
 def _fault(path: Path, error: OSError) -> StoreError:
     return StoreError(
         f"cannot write {path}: {error.strerror or error}",
-        hint="free some space or mend the permissions, then start the run again",
+        hint="free some space or fix the permissions, then start the run again",
     )

@@ -57,5 +57,5 @@ class KillFile:
     def _fault(self, error: OSError) -> StoreError:
         return StoreError(
             f"cannot write {self._path}: {error.strerror}",
-            hint="free some space or mend the permissions, then start the run again",
+            hint="free some space or fix the permissions, then start the run again",
         )

@@ -97,7 +97,7 @@ class ViewFiles:
             except OSError as error:
                 raise StoreError(
                     f"cannot make {folder}: {error.strerror}",
-                    hint="free some space or mend the permissions, then start the run again",
+                    hint="free some space or fix the permissions, then start the run again",
                 ) from error
 
     def grow(self, file: str, entries: Sequence[str], count: int) -> bool:

@@ -76,7 +76,7 @@ async def test_what_cannot_be_worked_on_is_refused_in_one_line_with_a_hint(
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(short_dir))
     refused = {
         short_dir / "plain": "in no git repository",
-        short_dir / "absent": "is no folder",
+        short_dir / "absent": "is not a folder",
         bare.path: "is a bare repository",
         empty.path: "has no commits",
         sha256: "sha256",
