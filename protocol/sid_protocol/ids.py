@@ -86,6 +86,11 @@ def improve_branch(goal: str) -> str:
     return f"improve/{goal}"
 
 
+def side_ref(goal: str) -> str:
+    """Return where wins are kept while the user has the improvement branch checked out."""
+    return f"refs/sid/{goal}"
+
+
 def experiment_branch(topic: str, iteration: int, executor: str) -> str:
     """Return the branch of one candidate; a topic other than `default` puts its slug first."""
     return _in_topic("experiment", topic, f"round_{iteration}_{executor}")

@@ -21,6 +21,7 @@ from sid_protocol.events import (
     AgentFailed,
     AgentKilled,
     AnyEvent,
+    BranchAdvanced,
     BranchMoved,
     CandidateCommitted,
     CandidateRefused,
@@ -403,6 +404,15 @@ def test_a_conflict_gives_the_next_in_line_its_turn() -> None:
 MOVED = BranchMoved(expected=BASE, actual=sha("foreign"))
 
 
+@pytest.mark.parametrize(("ref", "aside"), [("refs/sid/goal", True), ("refs/heads/improve/goal", False)])
+def test_the_last_win_of_a_run_may_wait_on_a_ref_of_ours(ref: str, aside: bool) -> None:
+    slug = played(settings(), score=second_wins).now.goal_slug
+    held = BranchAdvanced(commit=sha("m1"), ref=ref.replace("goal", slug))
+    play = played(settings(max_iterations=1), answer=scripted({"advance": [held]}), score=second_wins)
+
+    assert (play.status, play.now.on_side_ref) == ("max_iterations", aside)
+
+
 def test_a_branch_moved_under_a_merge_stops_the_run_until_it_is_back() -> None:
     play = played(settings(), answer=scripted({"advance": [MOVED]}), score=second_wins)
     assert play.status == "failed"
@@ -427,7 +437,7 @@ def test_a_branch_moved_under_a_merge_costs_only_the_win_where_the_run_follows_i
 def test_a_branch_moved_between_rounds_stops_the_run_until_it_is_back() -> None:
     play = played(settings(), head=sha("foreign"), ideas=("use a set",), score=second_wins)
     assert play.status == "failed"
-    assert "on_branch_moved" in play.now.hint
+    assert f"sictl config set {play.now.run_id} on_branch_moved rebase" in play.now.hint
 
     play.world.head, play.world.ideas = BASE, ("sort first",)
     play.start()

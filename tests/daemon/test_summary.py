@@ -189,7 +189,8 @@ def test_the_summary_names_interval_hint_and_side_ref() -> None:
     assert "Reason: No space left on device\nHint: free some space\n" in text
     assert "[11.5, ?]" in text
     assert text.count("free some space") == 1
-    assert "refs/sid/faster_sieve" in text
+    assert "Branch: refs/sid/faster_sieve at" in text
+    assert "wins are kept on refs/sid/faster_sieve" in text
 
 
 def test_the_summary_as_data_says_the_same() -> None:

@@ -299,7 +299,10 @@ def test_wins_wait_on_a_ref_of_ours_while_the_user_is_on_the_branch(world: World
     world.init(numbers, world.agent())
     numbers.git("checkout", "--quiet", "improve/raise_the_number")
     before, seen = numbers.head, numbers.fingerprint()
-    world.run(numbers, "--rounds", "2")
+    told = world.run(numbers, "--rounds", "1").out
+    assert "Branch: refs/sid/raise_the_number at" in told
+    assert "wins are kept on refs/sid/raise_the_number" in told
+    world.run(numbers, "--rounds", "1")
 
     assert (numbers.head, numbers.fingerprint()) == (before, seen)
     assert numbers.git("show", "refs/sid/raise_the_number:value.txt") == "20"

@@ -13,7 +13,7 @@ import pygit2
 from sid_actors.git import refs
 from sid_actors.git.trees import open_repository
 from sid_protocol.errors import GitError
-from sid_protocol.ids import improve_branch
+from sid_protocol.ids import improve_branch, side_ref
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def read_facts(common_dir: str, goal_slug: str, start: str) -> GitFacts:
     repo = open_repository(common_dir)
     try:
         branch = refs.target(repo, f"refs/heads/{improve_branch(goal_slug)}")
-        side = refs.target(repo, f"refs/sid/{goal_slug}")
+        side = refs.target(repo, side_ref(goal_slug))
         commits, reached = _first_parents(repo, side or branch, start)
         return GitFacts(
             branch=branch,

@@ -25,7 +25,7 @@ from sid_actors.git.cli import git
 from sid_actors.git.repository import RepoInfo, metadata_lock
 from sid_actors.git.trees import open_repository, tree_of
 from sid_protocol.errors import GitError
-from sid_protocol.ids import archive_tag, experiment_branch, improve_branch, worktree_name
+from sid_protocol.ids import archive_tag, experiment_branch, improve_branch, side_ref, worktree_name
 
 _T = TypeVar("_T")
 _EXCLUDED = ("/.sid/", "/worktrees/")
@@ -240,7 +240,7 @@ class GitMaster:
         raise GitError(f"there is no branch {target_branch}", hint=f"set target_branch to one of: {known}")
 
     def _refs(self, goal_slug: str) -> tuple[str, str]:
-        return f"refs/heads/{improve_branch(goal_slug)}", f"refs/sid/{goal_slug}"
+        return f"refs/heads/{improve_branch(goal_slug)}", side_ref(goal_slug)
 
     def _signature(self, at: datetime) -> pygit2.Signature:
         name, address = self.info.identity

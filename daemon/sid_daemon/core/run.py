@@ -321,7 +321,7 @@ def _route(transition: Transition, event: AnyEvent, command: AnyCommand) -> None
         case MergeConflicted(), BuildMerge():
             tournament.on_merge(transition, command, None)
         case BranchAdvanced(), _:
-            tournament.on_advanced(transition, event.commit)
+            tournament.on_advanced(transition, event)
         case BranchMoved(), _:
             rounds.on_branch_moved(transition, command, event)
         case IdeasReturned(), _:

@@ -52,7 +52,8 @@ def summary_text(state: RunState, *, notes: Sequence[str] = ()) -> str:
         lines.append(f"95 % interval of the best score: [{low}, {high}]")
     if state.audited is not None:
         lines.append(f"Audit: {headline(state.audited)}")
-    lines.append(f"Branch: {ids.improve_branch(state.goal_slug)} at {state.head[:12]}")
+    name = (ids.side_ref if state.on_side_ref else ids.improve_branch)(state.goal_slug)
+    lines.append(f"Branch: {name} at {state.head[:12]}")
     known = (state.hint, headline(state.audited) if state.audited else None)
     lines += [note for note in status_notes(state) if note not in known]
     lines += cost_lines(state)
@@ -155,7 +156,7 @@ def status_notes(state: RunState) -> list[str]:
     if state.on_side_ref:
         branch = ids.improve_branch(state.goal_slug)
         notes.append(
-            f"{branch} is checked out in a worktree of yours: wins are kept on refs/sid/{state.goal_slug}, "
+            f"{branch} is checked out in a worktree of yours: wins are kept on {ids.side_ref(state.goal_slug)}, "
             "and the branch follows when it is free"
         )
     if rung := rung_of(state.dry_rounds):

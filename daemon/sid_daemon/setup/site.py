@@ -35,6 +35,7 @@ from sid_daemon.core.state import RunState
 from sid_daemon.forecast import estimate_line
 from sid_daemon.tools import Tools
 from sid_protocol.errors import GitError, Refused, SettingsInvalid
+from sid_protocol.ids import side_ref
 from sid_protocol.locations import track_root
 from sid_protocol.settings import Settings
 
@@ -138,7 +139,7 @@ class LocalSite:
 
         def look() -> bool:
             repo = open_repository(self.info.common_dir)
-            names = (f"refs/heads/improve/{slug}", f"refs/sid/{slug}")
+            names = (f"refs/heads/improve/{slug}", side_ref(slug))
             return any(refs.target(repo, name) for name in names)
 
         return (await self._git.head(slug)).commit if await trio.to_thread.run_sync(look) else None

@@ -144,9 +144,8 @@ def on_ideas_returned(transition: Transition) -> None:
 
 def branch_moved(transition: Transition, expected: str, actual: str | None) -> None:
     """End the run: somebody else moved the improvement branch."""
-    transition.set(
-        hint="move it back, or accept it with 'sictl config set on_branch_moved rebase' and start again"
-    )
+    accept = f"sictl config set {transition.state.run_id} on_branch_moved rebase"
+    transition.set(hint=f"move it back, or accept it with '{accept}' and start again")
     end_run(
         transition,
         "failed",

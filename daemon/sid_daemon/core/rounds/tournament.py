@@ -27,7 +27,7 @@ from sid_daemon.core.state import RunState
 from sid_daemon.core.transition import Transition
 from sid_protocol import ids
 from sid_protocol.commands import AdvanceBranch, BuildMerge, CloseRound, Measure, ReturnIdeas
-from sid_protocol.events import MergeBuilt, RunMeasured
+from sid_protocol.events import BranchAdvanced, MergeBuilt, RunMeasured
 from sid_protocol.records import Category
 from sid_protocol.settings import Settings
 
@@ -248,10 +248,10 @@ def merge_message(iteration: int, hypothesis: str, verdict: Verdict) -> str:
     return f"{head}\n\n{describe(verdict)}"
 
 
-def on_advanced(transition: Transition, commit: str) -> None:
-    """The branch holds the merge: the winner is the new incumbent."""
-    transition.set_round(winner_commit=commit)
-    transition.set(head=commit)
+def on_advanced(transition: Transition, event: BranchAdvanced) -> None:
+    """The branch, or our ref while the user has it checked out, holds the merge: the winner is the new incumbent."""
+    transition.set_round(winner_commit=event.commit)
+    transition.set(head=event.commit, on_side_ref=event.ref == ids.side_ref(transition.state.goal_slug))
     close(transition)
 
 
