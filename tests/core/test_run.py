@@ -21,7 +21,6 @@ from sid_protocol.events import (
     AgentFailed,
     AgentKilled,
     AnyEvent,
-    BranchAdvanced,
     BranchMoved,
     CandidateCommitted,
     CandidateRefused,
@@ -402,15 +401,6 @@ def test_a_conflict_gives_the_next_in_line_its_turn() -> None:
 
 
 MOVED = BranchMoved(expected=BASE, actual=sha("foreign"))
-
-
-@pytest.mark.parametrize(("ref", "aside"), [("refs/sid/goal", True), ("refs/heads/improve/goal", False)])
-def test_the_last_win_of_a_run_may_wait_on_a_ref_of_ours(ref: str, aside: bool) -> None:
-    slug = played(settings(), score=second_wins).now.goal_slug
-    held = BranchAdvanced(commit=sha("m1"), ref=ref.replace("goal", slug))
-    play = played(settings(max_iterations=1), answer=scripted({"advance": [held]}), score=second_wins)
-
-    assert (play.status, play.now.on_side_ref) == ("max_iterations", aside)
 
 
 def test_a_branch_moved_under_a_merge_stops_the_run_until_it_is_back() -> None:
