@@ -26,8 +26,9 @@ from typing import Any
 
 import trio
 
-from sid_actors.jobs import containment, procfs
+from sid_actors.jobs import procfs
 from sid_actors.jobs.job import JobHandle, JobSpec
+from sid_actors.jobs.marks import is_named
 from sid_actors.jobs.process import run_job
 from sid_actors.workbench.sandbox.bwrap import Sandbox
 
@@ -120,7 +121,7 @@ async def one(folder: str, processes: int, *, sandboxed: bool) -> tuple[float, f
 def survivors() -> int:
     """Return how many processes bear the mark of a job of this benchmark."""
     prefix = f"sid-{os.getpid()}"
-    return sum(containment._is_named(pid, prefix) for pid in procfs.process_ids() - {os.getpid()})  # noqa: SLF001 -- the daemon's own look
+    return sum(is_named(pid, prefix) for pid in procfs.process_ids() - {os.getpid()})  # the daemon's own look
 
 
 @contextlib.contextmanager

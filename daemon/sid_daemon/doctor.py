@@ -22,7 +22,7 @@ import trio
 
 from sid_actors.backends.local.lint import find_ruff
 from sid_actors.jobs import cgroup
-from sid_actors.workbench.sandbox.bwrap import probe_bwrap
+from sid_actors.workbench.sandbox.probe import probe_bwrap
 from sid_daemon.daemon_settings import read_daemon_settings
 from sid_protocol import locations
 from sid_protocol.errors import SidError

@@ -11,16 +11,16 @@ from typing import Any
 import psutil
 import pytest
 
-from sid_actors.jobs import containment, procfs
+from sid_actors.jobs import marks, procfs
 from sid_actors.jobs.job import JobSpec, Mount
-from sid_actors.workbench.sandbox import bwrap as sandbox_module
+from sid_actors.workbench.sandbox import probe
 from sid_actors.workbench.sandbox.bwrap import Sandbox
 from sid_actors.workbench.sandbox.toolchain import Toolchain, find_toolchain
 
 BOXES = ["plain", "sandboxed"]
 
 
-why_no_sandbox = functools.cache(sandbox_module._probe)  # what `probe_bwrap` asks in a thread
+why_no_sandbox = functools.cache(probe._probe)  # what `probe_bwrap` asks in a thread
 
 
 @functools.cache
@@ -85,8 +85,6 @@ def strays(folder: Path, prefix: str) -> dict[int, str]:
             mounts = Path(f"/proc/{pid}/mountinfo").read_text()
             stat = procfs.read_stat(pid)
             alive = stat is not None and stat.state not in procfs.ENDED
-            if alive and (
-                containment._is_named(pid, prefix) or f"/{folder.parent.name}/{folder.name}" in mounts
-            ):
+            if alive and (marks.is_named(pid, prefix) or f"/{folder.parent.name}/{folder.name}" in mounts):
                 found[pid] = Path(f"/proc/{pid}/comm").read_text().strip()
     return found

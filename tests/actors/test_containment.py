@@ -11,6 +11,7 @@ import trio
 
 from sid_actors.jobs import cgroup, containment, process
 from sid_actors.jobs.job import JobLimits
+from sid_actors.jobs.marks import Mark
 from sid_actors.jobs.process import prepare_jobs, run_job
 from tests.actors.job_cases import BOXES, alive_in, make_spec
 
@@ -42,7 +43,7 @@ async def test_a_job_lives_in_its_cgroup_and_ends_with_it(
             scope.cancel()
 
         # Without its marks a process that left its parents is known by its cgroup alone.
-        monkeypatch.setattr(containment.Mark, "is_on", lambda mark, pid: False)
+        monkeypatch.setattr(Mark, "is_on", lambda mark, pid: False)
         command = "(env -i setsid sleep 600 &); echo up; sleep 600"
         await run_job(make_spec(short_dir, command, box=box), on_output=look)
 

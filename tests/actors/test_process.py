@@ -18,6 +18,7 @@ import trio
 
 from sid_actors.jobs import containment, procfs
 from sid_actors.jobs.job import JobHandle, JobLimits, JobStartError
+from sid_actors.jobs.marks import JOB_VARIABLE
 from sid_actors.jobs.process import run_job
 from tests.actors.job_cases import BOXES, alive_in, make_sandbox, make_spec, need_sandbox
 from tests.conftest import Spawn
@@ -93,9 +94,7 @@ async def test_its_environment_is_what_was_said_and_no_descriptor_is_inherited(
 
     lines = done.stdout.text().splitlines()
     assert [line for line in lines if line.isdecimal()] == ["0", "1", "2"]
-    own = (
-        {"PWD"} if box == "sandboxed" else {containment.JOB_VARIABLE, "PWD"}
-    )  # the shell under test adds PWD
+    own = {"PWD"} if box == "sandboxed" else {JOB_VARIABLE, "PWD"}  # the shell under test adds PWD
     assert {line.partition("=")[0] for line in lines if "=" in line} == {"PATH", "SAID"} | own
 
 

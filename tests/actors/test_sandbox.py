@@ -12,8 +12,9 @@ import pytest
 from sid_actors.jobs import containment, procfs
 from sid_actors.jobs.job import JobResult, Mount
 from sid_actors.jobs.process import run_job
-from sid_actors.workbench.sandbox import bwrap as sandbox_module
-from sid_actors.workbench.sandbox.bwrap import Sandbox, probe_bwrap
+from sid_actors.workbench.sandbox import probe
+from sid_actors.workbench.sandbox.bwrap import Sandbox
+from sid_actors.workbench.sandbox.probe import probe_bwrap
 from sid_actors.workbench.sandbox.toolchain import find_toolchain
 from tests.actors.job_cases import make_sandbox, make_spec, need_sandbox
 from tests.conftest import MakeRepo
@@ -260,14 +261,14 @@ async def test_the_probe_repeats_a_failure_in_one_line_with_what_mends_it(
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{short_dir}:/usr/bin:/bin")
     settings = {"apparmor_restrict_unprivileged_userns": "1"}
-    monkeypatch.setattr(sandbox_module, "_namespace_settings", lambda: settings)
+    monkeypatch.setattr(probe, "_namespace_settings", lambda: settings)
 
     why = await probe_bwrap()
 
     assert why
     assert "\n" not in why
     assert why.startswith("bwrap: setting up uid map: Permission denied; sysctl -w kernel.apparmor")
-    assert "0.8" in sandbox_module._hint("bwrap: Unknown option --disable-userns", settings)
+    assert "0.8" in probe._hint("bwrap: Unknown option --disable-userns", settings)
 
 
 def test_a_shim_gives_way_to_the_interpreter_and_home_stays_hidden(short_dir: Path) -> None:
@@ -324,5 +325,5 @@ def test_the_probe_leaves_no_process_where_orphans_are_adopted() -> None:
     need_sandbox()
     before = procfs.children_of(os.getpid())
     with containment.adopt_orphans():
-        assert sandbox_module._probe() is None
+        assert probe._probe() is None
         assert procfs.children_of(os.getpid()) == before

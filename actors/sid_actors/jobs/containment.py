@@ -3,14 +3,8 @@
 `process.run_job` uses it for every job, the daemon's start for what a killed predecessor left
 (`sweep_leftovers`). It never starts a process and never decides when a tree ends. Three ways hold a tree
 together, the best there is: a PID namespace (its init is killed, the kernel does the rest), a cgroup, or,
-alone, a child subreaper and a walk that is repeated until it finds nobody. Killing the process group is none:
-`setsid` leaves it.
-
-A process that left its parents is known by two marks of its job, which children inherit: the variable
-`SID_JOB`, and a tag in RLIMIT_LOCKS, a limit that Linux has not enforced since 2.4. The tag outlives a scrubbed
-environment, cannot be raised again by an ordinary user, and can be read even of a zombie. It can be lowered, though:
-who did both, or bears another's marks, is known by its session. Jobs start in sessions of their own, and nobody can
-join the daemon's; so a child that this process did not start, in another session and of no job that is alive, ran away.
+alone, a child subreaper and a walk that is repeated until it finds nobody, which knows by their `marks` those
+that left their parents. Killing the process group is none: `setsid` leaves it.
 """
 
 from __future__ import annotations
@@ -18,34 +12,21 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import resource
-import secrets
 import select
 import signal
-import threading
 import time
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from sid_actors.jobs import procfs
 from sid_actors.jobs.cgroup import JobCgroup
+from sid_actors.jobs.marks import Mark, is_named, ran_away, starting
 from sid_actors.jobs.procfs import ProcessStat
 from sid_protocol.errors import WorldError
 
-JOB_VARIABLE = "SID_JOB"
 KILL_LIMIT_S = 30.0  # what lives longer after SIGKILL hangs in the kernel, most often on a disk
 _LOOK_AGAIN_S = 0.05  # how long one turn of a kill loop waits for those it killed
-_RLIMIT_LOCKS = 10  # asm-generic/resource.h; the resource module has no name for it
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
-# A tag: one bit, so that no limit that someone means is taken for one, 32 bits of the daemon, 29 of the job.
-_TAG_BIT = 1 << 61
-_TAG_JOB_BITS = 29
-
-starting = threading.Lock()
-"""Held while a process is started: from fork to exec it looks like one that ran away."""
-_alive: dict[str, tuple[Mark, set[int]]] = {}  # the jobs that run, and the processes that we started for them
 
 Members = Callable[[], Mapping[int, ProcessStat]]
 _adopting = 0  # how many scopes of `adopt_orphans` are open
@@ -63,67 +44,6 @@ class JobStuckError(WorldError):
             f"processes {', '.join(map(str, sorted(pids)))} do not end after SIGKILL",
             hint="they wait in the kernel, most often for a disk or a network drive; see ps -o pid,stat,wchan",
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """What all processes of one job inherit: its id in the environment, its tag in RLIMIT_LOCKS."""
-
-    job_id: str
-    tag: int
-
-    @classmethod
-    def fresh(cls, prefix: str) -> Mark:
-        """Return the mark of a new job of the daemon whose jobs are named `prefix`."""
-        job = secrets.randbits(_TAG_JOB_BITS)
-        return cls(f"{prefix}.{secrets.token_hex(8)}", _first_tag(prefix) + job)
-
-    def put_on(self, pid: int) -> None:
-        """Tag a process, and so all that it will start.
-
-        Refused inside a job of another daemon, whose own tag is the limit; there the variable is all there is.
-        """
-        with contextlib.suppress(PermissionError):
-            resource.prlimit(pid, _RLIMIT_LOCKS, (self.tag, self.tag))
-
-    def is_on(self, pid: int) -> bool:
-        """Whether the process inherited this mark."""
-        if procfs.file_locks_limit(pid) == self.tag:
-            return True
-        return procfs.environment_value(pid, JOB_VARIABLE) == self.job_id
-
-
-@contextlib.contextmanager
-def known_job(mark: Mark) -> Iterator[set[int]]:
-    """Know a job while the scope is open; to what it yields go the ids of the processes that we start for it."""
-    _alive[mark.job_id] = (mark, set())
-    try:
-        yield _alive[mark.job_id][1]
-    finally:
-        del _alive[mark.job_id]
-
-
-def _ran_away(pid: int, since: int) -> bool:
-    """Whether a child of this process is one of a job that hid its marks.
-
-    Args:
-        pid: The child.
-        since: Ticks since boot; an older one is of no job of ours.
-    """
-    stat = procfs.read_stat(pid)
-    with contextlib.suppress(ProcessLookupError):
-        if stat is None or stat.started < since or os.getsid(pid) == os.getsid(0):
-            return False
-        jobs = list(_alive.values())
-        if any(pid in started for _, started in jobs):
-            return False
-        tag, job_id = procfs.file_locks_limit(pid), procfs.environment_value(pid, JOB_VARIABLE)
-        return not any(tag == mark.tag or job_id == mark.job_id for mark, _ in jobs)
-    return False
-
-
-def _first_tag(prefix: str) -> int:
-    return _TAG_BIT | zlib.crc32(prefix.encode()) << _TAG_JOB_BITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,8 +144,8 @@ class PlainTree:
                 yield pid
                 continue
             with starting:
-                ran_away = main is not None and _ran_away(pid, main.started)
-            if ran_away:
+                is_ours = main is not None and ran_away(pid, main.started)
+            if is_ours:
                 yield pid
 
     def _in_cgroup(self) -> set[int]:
@@ -329,7 +249,7 @@ def sweep_leftovers(prefix: str) -> list[int]:
         # The new ones only, to be faster than who forks; all of them, after a look that found nobody.
         listed = procfs.process_ids() - spared
         strangers.intersection_update(listed)
-        named = {pid for pid in listed - strangers if _is_named(pid, prefix)}
+        named = {pid for pid in listed - strangers if is_named(pid, prefix)}
         strangers.update(listed - named)
         found = {pid: stat for pid in named if (stat := procfs.read_stat(pid))}
         alive = {pid: stat for pid, stat in found.items() if stat.state not in procfs.ENDED}
@@ -377,18 +297,6 @@ def _wait_for(pids: Iterable[int]) -> None:
             for fd, _ in poll.poll(left_s * 1000):
                 poll.unregister(fd)
                 alive -= 1
-
-
-def _is_named(pid: int, prefix: str) -> bool:
-    try:
-        if Path(f"/proc/{pid}").stat().st_uid != os.getuid():
-            return False
-    except FileNotFoundError:
-        return False
-    tag = procfs.file_locks_limit(pid)
-    if tag is not None and tag >> _TAG_JOB_BITS == _first_tag(prefix) >> _TAG_JOB_BITS:
-        return True
-    return (procfs.environment_value(pid, JOB_VARIABLE) or "").startswith(f"{prefix}.")
 
 
 def _set_subreaper(*, on: bool) -> None:

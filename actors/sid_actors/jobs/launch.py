@@ -31,9 +31,9 @@ from pathlib import Path
 
 import trio
 
-from sid_actors.jobs import containment, procfs, spawner
-from sid_actors.jobs.containment import JOB_VARIABLE, Mark
+from sid_actors.jobs import procfs, spawner
 from sid_actors.jobs.job import JobSpec, JobStartError
+from sid_actors.jobs.marks import JOB_VARIABLE, Mark, known_job, starting
 
 # Added to the environment by the shell or bubblewrap, which is to be exactly what the caller said.
 _SHELLS_OWN = ("OLDPWD", "PWD", "SHLVL")
@@ -54,7 +54,7 @@ class Launch:
         self._mark = mark
         self._held = held
         self.streams: dict[str, trio.lowlevel.FdStream] = {}
-        self._started = held.enter_context(containment.known_job(mark))
+        self._started = held.enter_context(known_job(mark))
         self.pid = self.pidfd = -1
         self.init: int | None = None
         self.init_pidfd: int | None = None
@@ -83,7 +83,7 @@ class Launch:
                     passed=info,
                     session=spec.sandbox is None,
                 )
-                with containment.starting:
+                with starting:
                     pid = spawner.spawn(program)
                     self._started.add(pid)
                     return pid

@@ -27,6 +27,7 @@ import trio
 from sid_actors.jobs import cgroup, containment, overload
 from sid_actors.jobs.job import JobHandle, JobResult, JobSpec, JobStartError, OverLimit
 from sid_actors.jobs.launch import Launch
+from sid_actors.jobs.marks import Mark
 from sid_actors.jobs.output import Capture
 
 OnOutput = Callable[[str, bytes], None]
@@ -139,7 +140,7 @@ class _Job:
     def __init__(self, spec: JobSpec, held: contextlib.ExitStack) -> None:
         self._spec = spec
         # By another name the next daemon's sweep passes it by.
-        mark = containment.Mark.fresh(f"{_set_up.prefix}-outlives" if spec.outlives else _set_up.prefix)
+        mark = Mark.fresh(f"{_set_up.prefix}-outlives" if spec.outlives else _set_up.prefix)
         held.enter_context(containment.adopt_orphans())
         self._mark = mark
         self._room: cgroup.JobCgroup | None = None

@@ -29,7 +29,7 @@ from sid_actors.standstill import AgentClock, Standstill
 from sid_actors.workbench.base import ALONE, BenchRun, CommandRun, Company
 from sid_actors.workbench.checkouts.pool import PlainCheckout
 from sid_actors.workbench.checks.seal import SealRules
-from sid_actors.workbench.local import known_seal
+from sid_actors.workbench.checks.sealed_commit import known_seal
 from sid_actors.workbench.machine import MachineLock
 from sid_actors.workbench.sandbox.bwrap import Sandbox
 from sid_actors.workbench.sandbox.toolchain import Toolchain, find_toolchain

@@ -7,11 +7,9 @@ benchmark and moves no branch but the candidate's own.
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 
 import pygit2
@@ -21,11 +19,8 @@ from sid_actors.git import refs
 from sid_actors.git.cli import git
 from sid_actors.git.repository import RepoInfo
 from sid_actors.git.trees import (
-    GITLINK,
     Change,
-    Entry,
     changes,
-    files,
     open_repository,
     tree_of,
     with_changes,
@@ -40,11 +35,10 @@ from sid_actors.workbench.checks.inspection import inspect
 from sid_actors.workbench.checks.seal import (
     Refusal,
     Seal,
-    SealRules,
     check_candidate,
     has_control_characters,
-    make_seal,
 )
+from sid_actors.workbench.checks.sealed_commit import seal_of
 from sid_actors.workbench.edits import (
     IGNORED_FOLDERS,
     ConversionConfig,
@@ -53,15 +47,13 @@ from sid_actors.workbench.edits import (
     find_edits,
 )
 from sid_actors.workbench.shared import Shared
+from sid_actors.workbench.shortstat import net_lines, small_stat
 from sid_protocol.errors import GitError
 from sid_protocol.ids import worktree_name
 from sid_protocol.records import Category
 from sid_protocol.settings import Settings
 
-_SHORTSTAT = re.compile(r"([0-9]+) (insertion|deletion)")
 _SUBJECT_LIMIT = 200
-_STAT_LIMIT_BYTES = 1_000_000
-_REGULAR = 0o100000
 
 
 class LocalWorkbench:
@@ -153,7 +145,7 @@ class LocalWorkbench:
             differing = ("diff-tree", "-M", "--shortstat", base, str(collected.commit))
             stat = (await git(*differing, cwd=self._info.common_dir)).line.strip()
         findings = (*collected.findings, *map(printable, lost))
-        return replace(collected, diff_stat=stat, net_lines=_net_lines(stat), findings=findings)
+        return replace(collected, diff_stat=stat, net_lines=net_lines(stat), findings=findings)
 
     def _committed(
         self, worktree: Worktree, base: str, edits: Edits, message: str, seal: Seal, settings: Settings
@@ -258,76 +250,6 @@ class LocalWorkbench:
         )
         refs.put(repo, f"refs/heads/{worktree.branch}", str(oid))
         return differences, str(oid)
-
-
-def small_stat(common_dir: str, differences: Sequence[Change]) -> str | None:
-    """Say how two trees differ, as `git diff --shortstat` does; None for what is large, no plain file, or may have been renamed.
-
-    That is for git to count, in a process of its own, which holds nobody up.
-    """
-    repo = open_repository(common_dir)
-    sides = [(change.old, change.new) for change in differences]
-    kinds = {(entry.mode & 0o170000) for side in sides for entry in side if entry}
-    sizes = [
-        repo.odb.read_header(pygit2.Oid(hex=e.id))[1]
-        for side in sides
-        for e in side
-        if e and e.mode != GITLINK
-    ]
-    moved = any(old is None for old, _ in sides) and any(new is None for _, new in sides)
-    if kinds != {_REGULAR} or sum(sizes) > _STAT_LIMIT_BYTES or moved:
-        return None
-    added, gone = map(sum, zip(*(_lines(repo, old, new) for old, new in sides), strict=True))
-    parts = [_counted(len(sides), "file", " changed")]
-    parts += [_counted(added, "insertion", "(+)")] if added or not gone else []
-    parts += [_counted(gone, "deletion", "(-)")] if gone or not added else []
-    return ", ".join(parts)
-
-
-def _lines(repo: pygit2.Repository, old: Entry | None, new: Entry | None) -> tuple[int, int]:
-    """Return how many lines of a file were added and taken away; of two trees libgit2 would read every folder."""
-    before, after = (repo.read(pygit2.Oid(hex=entry.id))[1] if entry else None for entry in (old, new))
-    _, added, gone = pygit2.Patch.create_from(before, after).line_stats
-    return added, gone
-
-
-def _counted(number: int, noun: str, rest: str) -> str:
-    return f"{number} {noun}{'s' if number != 1 else ''}{rest}"
-
-
-def _net_lines(shortstat: str) -> int:
-    signs = {"insertion": 1, "deletion": -1}
-    return sum(signs[kind] * int(number) for number, kind in _SHORTSTAT.findall(shortstat))
-
-
-async def seal_of(common_dir: str, commit: str, settings: Settings) -> Seal:
-    """Return the sealed set of a commit.
-
-    Raises:
-        GitError: there is no such commit.
-    """
-    return await trio.to_thread.run_sync(known_seal, common_dir, commit, SealRules.of(settings))
-
-
-@lru_cache(maxsize=32)
-def known_seal(common_dir: str, commit: str, rules: SealRules) -> Seal:
-    """Do as `seal_of`, blocking; a commit's seal is made once."""
-    repo = open_repository(common_dir)
-    return make_seal([path for path, _ in files(repo, tree_of(repo, commit))], rules)
-
-
-async def tracked_files(common_dir: str, commit: str) -> tuple[str, ...]:
-    """Return the paths of a commit, sorted.
-
-    Raises:
-        GitError: there is no such commit.
-    """
-
-    def read() -> tuple[str, ...]:
-        repo = open_repository(common_dir)
-        return tuple(sorted(path for path, _ in files(repo, tree_of(repo, commit))))
-
-    return await trio.to_thread.run_sync(read)
 
 
 def candidate_message(family: str, hypothesis: str) -> str:

@@ -30,7 +30,8 @@ from sid_actors.roles.researcher import Researcher
 from sid_actors.supervisor import ChildSpec
 from sid_actors.watching.activity import ActivityLog
 from sid_actors.workbench.benchmark import LocalBench
-from sid_actors.workbench.local import LocalWorkbench, seal_of
+from sid_actors.workbench.checks.sealed_commit import seal_of
+from sid_actors.workbench.local import LocalWorkbench
 from sid_actors.workbench.sandbox.bwrap import Sandbox
 from sid_actors.workbench.shared import Shared
 from sid_daemon.core.state import RunState

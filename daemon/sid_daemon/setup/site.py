@@ -26,9 +26,9 @@ from sid_actors.workbench.checkouts.pool import delete
 from sid_actors.workbench.checkouts.submodules import check_submodules
 from sid_actors.workbench.checks.detectors import check_names
 from sid_actors.workbench.checks.seal import editable
-from sid_actors.workbench.local import seal_of, tracked_files
+from sid_actors.workbench.checks.sealed_commit import seal_of, tracked_files
 from sid_actors.workbench.machine import MachineLock
-from sid_actors.workbench.sandbox.bwrap import probe_bwrap
+from sid_actors.workbench.sandbox.probe import probe_bwrap
 from sid_actors.workbench.scores.scoring import check_format
 from sid_actors.workbench.shared import check_paths
 from sid_daemon.core.state import RunState

@@ -12,7 +12,7 @@ import trio.testing
 
 from sid_actors.workbench.base import Company
 from sid_actors.workbench.machine import MachineLock, lock_path
-from sid_actors.workbench.sandbox.bwrap import probe_bwrap
+from sid_actors.workbench.sandbox.probe import probe_bwrap
 from sid_protocol.errors import BenchmarkError, SettingsInvalid
 from tests.actors.workbench.conftest import OpenBay, settings_of
 from tests.conftest import MakeRepo

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sid_actors.git.trees import changes, open_repository, tree_of
-from sid_actors.workbench.local import small_stat
+from sid_actors.workbench.shortstat import small_stat
 from tests.conftest import MakeRepo
 
 BASE: dict[str, str | bytes] = {

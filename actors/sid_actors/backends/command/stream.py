@@ -10,12 +10,20 @@ from __future__ import annotations
 
 import codecs
 import itertools
-import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from sid_actors.backends.command.shapes import (
+    RESULT_TYPES,
+    event_of,
+    flat_text,
+    is_tool,
+    nodes,
+    number_of,
+    text_of,
+    tokens_of,
+)
 from sid_actors.backends.parse import ANSWER_LIMIT_BYTES
 from sid_actors.watching.activity import ActivityLog
 from sid_protocol.records import Cost
@@ -25,25 +33,7 @@ LINE_LIMIT = 2 << 20
 _MOST_NODES = 1000
 """Objects of one event that are looked at: those of programs have some dozens."""
 
-_DEPTH = 12
 _END_KEPT = 1000
-_TOOL_TYPES = frozenset(
-    {
-        "tool",
-        "tool_use",
-        "tool_call",
-        "function_call",
-        "custom_tool_call",
-        "server_tool_use",
-        "mcp_tool_call",
-        "command_execution",
-        "file_change",
-        "web_search",
-        "exec_command_begin",
-        "patch_apply_begin",
-    }
-)
-_RESULT_TYPES = frozenset({"tool_result", "function_call_output", "tool_call_output", "exec_command_end"})
 _TEXT_TYPES = frozenset({"text", "output_text", "agent_message", "assistant_message", "message"})
 _EDITORS = re.compile(r"edit|write|patch|file_change|str_replace|create_file", re.IGNORECASE)
 _DENIED = re.compile(
@@ -140,41 +130,41 @@ class StreamReader:
         self._pieces, self._length, self._last = [], 0, ""
 
     def _line(self, line: str) -> None:
-        event = _event(line)
+        event = event_of(line)
         if event is None:
             self.activity.output(line)
             return
         self.is_stream = True
         self.activity.touch()
-        for node in itertools.islice(_nodes(event), _MOST_NODES):
+        for node in itertools.islice(nodes(event), _MOST_NODES):
             self._node(node, from_user=event.get("type") == "user")
         self._usage(event)
         self._end(event)
 
     def _node(self, node: dict[str, Any], *, from_user: bool) -> None:
-        kind = _text(node, "type", "kind")
-        if _is_tool(node):
+        kind = text_of(node, "type", "kind")
+        if is_tool(node):
             self._tool(kind, node)
-        elif kind in _RESULT_TYPES:
+        elif kind in RESULT_TYPES:
             self._tool_result(node)
         elif kind in _TEXT_TYPES:
             if not from_user and node.get("role", "assistant") in ("assistant", "model"):
-                self._say(_text(node, "text", "content", "message"), in_pieces=bool(node.get("delta")))
+                self._say(text_of(node, "text", "content", "message"), in_pieces=bool(node.get("delta")))
         elif _ASKS_APPROVAL.search(kind):
-            self.activity.permission_asked = _text(node, "tool_name", "name", "command", "message") or kind
+            self.activity.permission_asked = text_of(node, "tool_name", "name", "command", "message") or kind
         if "error" in kind:
-            self.activity.error = _text(node, "message", "error", "text") or kind
+            self.activity.error = text_of(node, "message", "error", "text") or kind
         elif isinstance(node.get("error"), dict | str):
             error = node["error"]
-            self.activity.error = error if isinstance(error, str) else _text(error, "message", "type")
-        if stop := _text(node, "stop_reason", "finish_reason", "stopReason", "finishReason"):
+            self.activity.error = error if isinstance(error, str) else text_of(error, "message", "type")
+        if stop := text_of(node, "stop_reason", "finish_reason", "stopReason", "finishReason"):
             self.activity.stop_reason = stop
 
     def _tool(self, kind: str, node: dict[str, Any]) -> None:
-        name = _text(node, "name", "tool_name", "tool", "function_name") or kind
+        name = text_of(node, "name", "tool_name", "tool", "function_name") or kind
         state = node.get("state")
         inner = state if isinstance(state, dict) else {}
-        call = _text(node, "id", "tool_id", "call_id", "callID", "tool_use_id")
+        call = text_of(node, "id", "tool_id", "call_id", "callID", "tool_use_id")
         if not call or call not in self._tools:
             keys = ("input", "parameters", "arguments", "args", "command", "changes", "query")
             found = [source[key] for source in (node, inner) for key in keys if key in source]
@@ -184,14 +174,14 @@ class StreamReader:
                 self._tools[call] = name
                 if len(self._tools) > 1000:
                     del self._tools[next(iter(self._tools))]
-        status = _text(node, "status") or _text(inner, "status")
+        status = text_of(node, "status") or text_of(inner, "status")
         if status in ("completed", "success") and _EDITORS.search(name):
             self.activity.edit()
 
     def _tool_result(self, node: dict[str, Any]) -> None:
-        name = self._tools.get(_text(node, "tool_use_id", "tool_id", "call_id", "id"), "")
-        text = _flat(node.get("content", node.get("output", "")))
-        failed = node.get("is_error") is True or _text(node, "status") in ("error", "failed")
+        name = self._tools.get(text_of(node, "tool_use_id", "tool_id", "call_id", "id"), "")
+        text = flat_text(node.get("content", node.get("output", "")))
+        failed = node.get("is_error") is True or text_of(node, "status") in ("error", "failed")
         self.activity.output(text[-400:])
         if failed and _DENIED.search(text):
             self.activity.permission_asked = name or text[:200]
@@ -216,18 +206,18 @@ class StreamReader:
         if isinstance(denials, list) and denials:
             last = denials[-1]
             self.activity.permission_asked = (
-                _text(last, "tool_name", "name") if isinstance(last, dict) else ""
+                text_of(last, "tool_name", "name") if isinstance(last, dict) else ""
             ) or "a tool"
-        kind = _text(event, "type")
+        kind = text_of(event, "type")
         if kind not in ("result", "turn.failed"):
             return
-        subtype = _text(event, "subtype", "status")
+        subtype = text_of(event, "subtype", "status")
         if event.get("is_error") is True or subtype.startswith("error") or kind == "turn.failed":
-            said = _text(event, "result", "message") or self.activity.error or subtype or kind
+            said = text_of(event, "result", "message") or self.activity.error or subtype or kind
             self.failure = self.activity.error = said[:400]
             return
         self.failure = None
-        if result := _text(event, "result", "response", "text"):
+        if result := text_of(event, "result", "response", "text"):
             self._result = None
             self._say(result)
             self._result = result[: ANSWER_LIMIT_BYTES + 1]
@@ -241,13 +231,13 @@ class StreamReader:
         for holder in holders:
             for key in ("usage", "tokens", "stats", "token_usage"):
                 if isinstance(holder.get(key), dict):
-                    found |= _tokens(holder[key])
-            usd = _number(holder, "total_cost_usd", "cost_usd", "cost", "usd")
+                    found |= tokens_of(holder[key])
+            usd = number_of(holder, "total_cost_usd", "cost_usd", "cost", "usd")
             found |= {} if usd is None else {"usd": usd}
         if not found:
             return
-        name = _text(message, "id") if isinstance(message, dict) else ""
-        if _text(event, "type") == "result":
+        name = text_of(message, "id") if isinstance(message, dict) else ""
+        if text_of(event, "type") == "result":
             self._summed |= found
         elif not name or name != self._last_message:  # one message may be printed in several events
             self._last_message = name
@@ -258,81 +248,6 @@ class StreamReader:
             output_tokens=_whole(self._summed.get("output")),
             usd=self._summed.get("usd"),
         )
-
-
-def _event(line: str) -> dict[str, Any] | None:
-    """Return the line as an event: a JSON object with a `type` (or an inner `msg` that has one)."""
-    if not line.lstrip().startswith("{"):
-        return None
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(value, dict):
-        return None
-    inner = value.get("msg")
-    holder = inner if isinstance(inner, dict) else value
-    return value if isinstance(holder.get("type"), str) else None
-
-
-def _nodes(event: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the objects of an event from the outside in, but not what a tool was given or gave."""
-    level: list[Any] = [event]
-    for _ in range(_DEPTH):
-        inner: list[Any] = []
-        for value in level:
-            if isinstance(value, list):
-                inner.extend(value)
-            elif isinstance(value, dict):
-                yield value
-                if not _is_tool(value) and _text(value, "type", "kind") not in _RESULT_TYPES:
-                    keys = ("message", "content", "item", "part", "msg", "delta", "data", "event", "payload")
-                    inner.extend(value[key] for key in keys if isinstance(value.get(key), dict | list))
-        level = inner
-
-
-def _is_tool(node: dict[str, Any]) -> bool:
-    """Whether the object is a tool call, and not an event around one."""
-    return _text(node, "type", "kind") in _TOOL_TYPES and not isinstance(node.get("part"), dict)
-
-
-def _text(node: dict[str, Any], *keys: str) -> str:
-    """Return the first of the keys that holds a non-empty string."""
-    for key in keys:
-        value = node.get(key)
-        if isinstance(value, str) and value:
-            return value
-    return ""
-
-
-def _flat(value: Any) -> str:
-    """Return the text of a tool's result, which is a string or a list of text blocks."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list):
-        return "\n".join(_text(item, "text", "content") for item in value if isinstance(item, dict))
-    return _text(value, "text", "output", "content", "stdout") if isinstance(value, dict) else ""
-
-
-def _number(node: dict[str, Any], *keys: str) -> float | None:
-    for key in keys:
-        value = node.get(key)
-        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e15:
-            return value
-    return None
-
-
-def _tokens(usage: dict[str, Any]) -> dict[str, float]:
-    """Return the tokens in and out; what was read from or written to a cache went in, too."""
-    parts = [
-        _number(usage, "input_tokens", "prompt_tokens", "input", "inputTokens"),
-        _number(usage, "cache_creation_input_tokens"),
-        _number(usage, "cache_read_input_tokens"),
-    ]
-    known = [part for part in parts if part is not None]
-    output = _number(usage, "output_tokens", "completion_tokens", "output", "outputTokens")
-    found = {"input": sum(known)} if known else {}
-    return found if output is None else {**found, "output": output}
 
 
 def _whole(value: float | None) -> int | None:

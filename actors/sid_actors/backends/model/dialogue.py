@@ -21,7 +21,8 @@ from sid_actors.backends.model.confined import ToolError
 from sid_actors.backends.model.conversation import Conversation, result
 from sid_actors.backends.model.models import CONTEXT_TOKENS, EXECUTOR_CALLS, OUTPUT_TOKENS, READING_CALLS
 from sid_actors.backends.model.reply import Reply
-from sid_actors.backends.model.toolbox import EXECUTING, READING, Toolbox
+from sid_actors.backends.model.tool_schemas import EXECUTING, READING
+from sid_actors.backends.model.toolbox import Toolbox
 from sid_actors.backends.parse import parse_advice, parse_answer, parse_brief, parse_judgement, parse_plan
 from sid_protocol.errors import BackendError
 from sid_protocol.setup_answers import BuiltBenchmark, Clarification

@@ -17,6 +17,7 @@ import trio
 from sid_actors.backends.base import Turn
 from sid_actors.backends.enclose import PASSED_ON, Enclose, watch
 from sid_actors.backends.model.confined import Confined, ToolError
+from sid_actors.backends.model.tool_schemas import DEFAULT_RUN_S
 from sid_actors.jobs.job import Enclosure, JobResult, JobSpec
 from sid_actors.jobs.limits import blame, limits_of
 from sid_actors.jobs.overload import DiskRoom
@@ -30,73 +31,6 @@ LINES_LIMIT = 1_000
 """Lines of a file that one `view` shows."""
 RUN_LIMIT_S = 600.0
 SEARCH_LIMIT_S = 60.0
-DEFAULT_RUN_S = 120.0
-
-_PATH = {"type": "string", "description": "Path from the working directory."}
-VIEW: dict[str, Any] = {
-    "name": "view",
-    "description": "Show a file with line numbers, or the entries of a directory.",
-    "input_schema": {
-        "type": "object",
-        "properties": {
-            "path": _PATH,
-            "first_line": {"type": "integer", "description": "First line to show, from 1."},
-            "last_line": {"type": "integer", "description": "Last line to show."},
-        },
-        "required": ["path"],
-    },
-}
-SEARCH: dict[str, Any] = {
-    "name": "search",
-    "description": "Search text in files: every line that matches an extended regular expression.",
-    "input_schema": {
-        "type": "object",
-        "properties": {
-            "pattern": {"type": "string", "description": "Extended regular expression, as for grep -E."},
-            "path": {**_PATH, "description": "Directory or file to search in; all by default."},
-        },
-        "required": ["pattern"],
-    },
-}
-EDIT: dict[str, Any] = {
-    "name": "edit",
-    "description": "Change one file: str_replace puts new_text in the place of old_text, which must stand in the "
-    "file exactly once; insert puts new_text after line `line` (0 is the top); create makes a new file of new_text.",
-    "input_schema": {
-        "type": "object",
-        "properties": {
-            "command": {"type": "string", "enum": ["str_replace", "insert", "create"]},
-            "path": _PATH,
-            "old_text": {"type": "string"},
-            "new_text": {"type": "string"},
-            "line": {"type": "integer"},
-        },
-        "required": ["command", "path", "new_text"],
-    },
-}
-RUN: dict[str, Any] = {
-    "name": "run",
-    "description": "Run a shell command in the working directory, in a sandbox without standard input.",
-    "input_schema": {
-        "type": "object",
-        "properties": {
-            "command": {"type": "string"},
-            "timeout_s": {"type": "number", "description": f"Default {DEFAULT_RUN_S:.0f} s."},
-        },
-        "required": ["command"],
-    },
-}
-DONE: dict[str, Any] = {
-    "name": "done",
-    "description": "Say that the plan is carried out. Nothing more can be done after it.",
-    "input_schema": {
-        "type": "object",
-        "properties": {"summary": {"type": "string", "description": "What was changed, in a few sentences."}},
-        "required": ["summary"],
-    },
-}
-READING = (VIEW, SEARCH)
-EXECUTING = (VIEW, SEARCH, EDIT, RUN, DONE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

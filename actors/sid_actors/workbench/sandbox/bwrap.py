@@ -1,8 +1,8 @@
-"""The bubblewrap sandbox: what a job may see and write, as an argument list; and the probe whether it works.
+"""The bubblewrap sandbox: what a job may see and write, as an argument list.
 
 The workbench and the actors make a `Sandbox` for an agent (its worktree writable, sealed files and git's own
 read-only) or a benchmark (a clean checkout) and hand it to `process.run_job`, which starts what `bwrap_argv`
-says. Nothing here starts a job; `probe_bwrap` alone runs something, `true`. The recipe is closed against attacks
+says. Nothing here starts anything. The recipe is closed against attacks
 that were tried: as root a bind can be unmounted unless all capabilities are dropped, a sealed file falls with
 its renamed parent unless each folder above it is bound onto itself, a nested user namespace can mount over it.
 A symbolic link cannot be sealed so; the comparison with the trusted content afterwards is what sees that.
@@ -10,25 +10,19 @@ A symbolic link cannot be sealed so; the comparison with the trusted content aft
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import trio
-
-from sid_actors.jobs import scratch
 from sid_actors.jobs.job import Mount
 from sid_actors.workbench.sandbox.etc import etc_flags
 
 # Programs and libraries; the last two are where NixOS and Guix keep everything.
 SYSTEM_DIRS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store")
-_PROBE_LIMIT_S = 20.0
-_RUN_MB = 64  # pid files and sockets
+RUN_MB = 64  # pid files and sockets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +90,7 @@ class Sandbox:
 
 
 def _tmpfs(folder: str, scratch_mb: int | None) -> tuple[str, ...]:
-    most = scratch_mb if folder != "/run" or scratch_mb is None else min(scratch_mb, _RUN_MB)
+    most = scratch_mb if folder != "/run" or scratch_mb is None else min(scratch_mb, RUN_MB)
     size = () if most is None else ("--size", str(most << 20))
     return (*size, "--tmpfs", folder)
 
@@ -167,60 +161,3 @@ def _folders_above(path: str) -> Iterator[str]:
 
 def _is_below(path: str, folder: str) -> bool:
     return path != folder and path.startswith(folder.rstrip("/") + "/")
-
-
-async def probe_bwrap() -> str | None:
-    """Try whether a sandbox with the whole recipe can be made here, by making one; the caller keeps the answer.
-
-    Returns:
-        None where it works, else the reason and what to do, in one line.
-    """
-    return await trio.to_thread.run_sync(_probe)
-
-
-def _probe() -> str | None:
-    if shutil.which("bwrap") is None:
-        return "bubblewrap is not installed; apt-get install bubblewrap"
-    with contextlib.ExitStack() as stack:
-        folder = scratch.make("probe")
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        sealed = Path(folder, "sealed")
-        sealed.touch()
-        sandbox = Sandbox(
-            workdir=folder,
-            writable=(folder,),
-            readable=(),
-            sealed=(str(sealed),),
-            network=False,
-            home="/home/sid",
-        )
-        bwrap, *words = sandbox.bwrap_argv({"PATH": "/usr/bin:/bin"}, info_fd=None, scratch_mb=_RUN_MB)
-        # Without an init of its own, which would be left to us to reap where we adopt orphans.
-        argv = [bwrap, "--as-pid-1", *words, "true"]
-        try:
-            done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=_PROBE_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            return f"bubblewrap does not answer within {_PROBE_LIMIT_S:.0f} s; try: bwrap --ro-bind / / true"
-    if done.returncode == 0:
-        return None
-    said = " ".join(done.stderr.split()) or f"exit status {done.returncode}"
-    return f"{said}; {_hint(said, _namespace_settings())}"
-
-
-def _namespace_settings() -> dict[str, str]:
-    names = ("kernel/apparmor_restrict_unprivileged_userns", "kernel/unprivileged_userns_clone")
-    paths = [Path("/proc/sys", name) for name in (*names, "user/max_user_namespaces")]
-    return {path.name: path.read_text().strip() for path in paths if path.exists()}
-
-
-def _hint(said: str, settings: Mapping[str, str]) -> str:
-    """Say what mends a failed probe, from what bubblewrap said and what the kernel allows."""
-    if "nknown option" in said:
-        return "bubblewrap 0.8 or newer is needed; apt-get install bubblewrap"
-    if settings.get("max_user_namespaces") == "0":
-        return "sysctl -w user.max_user_namespaces=10000"
-    if settings.get("unprivileged_userns_clone") == "0":
-        return "sysctl -w kernel.unprivileged_userns_clone=1"
-    if settings.get("apparmor_restrict_unprivileged_userns") == "1":
-        return "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile for bwrap"
-    return "user namespaces are not allowed here (a container without them?)"
