@@ -22,7 +22,8 @@ from sid_actors.jobs.job import JobResult, JobSpec, JobStartError, Mount
 from sid_actors.jobs.limits import blame, limits_of
 from sid_actors.jobs.overload import room_in
 from sid_actors.jobs.process import run_job
-from sid_actors.workbench.checkouts import pool
+from sid_actors.workbench.checkouts import bulk
+from sid_actors.workbench.checkouts.pool import PlainCheckout
 from sid_actors.workbench.machine import MachineLock
 from sid_actors.workbench.sandbox.bwrap import Sandbox
 from sid_actors.workbench.sandbox.toolchain import find_toolchain, venv_prefix
@@ -104,7 +105,7 @@ class Shared:
                 async with self._lock.held():
                     results = await self._set_up(store, tree, settings.setup_command, settings)
                 for old in await trio.to_thread.run_sync(take_oldest, f"{self._root}/setup"):
-                    await pool.delete(old)
+                    await bulk.delete(old)
         return Prepared(store, tuple(results))
 
     async def show(
@@ -157,7 +158,7 @@ class Shared:
         return self._sandboxed and settings.sandbox != "off"
 
     async def _set_up(self, store: str, tree: str, command: str, settings: Settings) -> list[str]:
-        checkout = pool.PlainCheckout(self._info.common_dir, store)
+        checkout = PlainCheckout(self._info.common_dir, store)
         try:
             await checkout.fill(tree)
             job = await self._job(store, command, settings)

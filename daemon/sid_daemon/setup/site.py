@@ -22,7 +22,7 @@ from sid_actors.git.trees import open_repository
 from sid_actors.standstill import Standstill
 from sid_actors.workbench.base import BenchRun, CommandRun, Company
 from sid_actors.workbench.benchmark import LocalBench
-from sid_actors.workbench.checkouts.pool import delete
+from sid_actors.workbench.checkouts.bulk import delete
 from sid_actors.workbench.checkouts.submodules import check_submodules
 from sid_actors.workbench.checks.detectors import check_names
 from sid_actors.workbench.checks.seal import editable

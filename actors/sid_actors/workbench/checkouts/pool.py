@@ -1,4 +1,4 @@
-"""Kept checkouts under `<root>/pool/`, and the trash: folders that are filled with exactly one tree.
+"""Kept checkouts under `<root>/pool/`: folders that are filled with exactly one tree.
 
 `LocalBench` keeps some for benchmarks and one for guards, `LocalWorkbench` one as the view for agents that only
 read, `kept` those that become candidates' worktrees. A filled checkout holds the tree and nothing else: whatever is not
@@ -17,14 +17,11 @@ from pygit2.enums import FileMode
 
 from sid_actors.git.cli import git
 from sid_actors.git.trees import GITLINK, Change, Entry, changes, files, lookup, open_repository, tree_of
-from sid_actors.jobs.job import JobLimits, JobResult, JobSpec
-from sid_actors.jobs.process import run_job
 from sid_actors.workbench.checkouts import deleting, disk
 from sid_actors.workbench.checkouts.conversions import ATTRIBUTES, Conversion, Conversions
 from sid_actors.workbench.checkouts.submodules import fill_submodules
 from sid_protocol.errors import GitError
 
-_BULK_LIMIT_S = 600.0
 _MOST_PATHS = 2000
 _MOST_BYTES = 64 << 20
 """What differs by more is written by git, which needs neither this process's lock nor its memory."""
@@ -201,36 +198,3 @@ def _is_simple(change: Change) -> bool:
 
 def _size(repo: pygit2.Repository, entry: Entry) -> int:
     return int(repo.odb.read_header(pygit2.Oid(hex=entry.id))[1])
-
-
-async def delete(path: str) -> None:
-    """Delete a folder of any size in a process of its own, whatever permissions it was left with.
-
-    Raises:
-        OSError: something in it cannot be deleted.
-    """
-    await _run("rm", "-rf", "--", path)
-    await trio.to_thread.run_sync(deleting.remove, path)  # what rm could not: folders without permissions
-
-
-async def copy(folder: str, path: str) -> None:
-    """Copy a folder of any size in a process of its own, to where nothing lies.
-
-    Raises:
-        GitError: not all of it could be copied.
-    """
-    result = await _run("cp", "-a", "-T", "--", folder, path)
-    if result.exit_code != 0:
-        raise GitError(f"cannot copy {folder}: {result.stderr.last_line()}")
-
-
-async def _run(*argv: str) -> JobResult:
-    spec = JobSpec(
-        argv=argv,
-        cwd="/",
-        env={"PATH": "/usr/bin:/bin"},
-        deadline_s=_BULK_LIMIT_S,
-        limits=JobLimits(processes=None),
-        sandbox=None,
-    )
-    return await run_job(spec)

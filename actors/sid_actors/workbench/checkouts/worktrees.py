@@ -11,29 +11,26 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import itertools
 import os
 import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-import structlog
 import trio
 
 from sid_actors.git import refs
 from sid_actors.git.repository import RepoInfo, metadata_lock
 from sid_actors.git.trees import open_repository
 from sid_actors.naming import naming
-from sid_actors.workbench.checkouts import deleting, disk, pool, registration
+from sid_actors.workbench.checkouts import bulk, deleting, disk, registration
 from sid_actors.workbench.checkouts.kept import KeptTree, KeptTrees
-from sid_protocol.errors import GitError, WorldError
+from sid_actors.workbench.checkouts.trash import Trash
+from sid_protocol.errors import GitError
 from sid_protocol.ids import experiment_branch, worktree_name
 from sid_protocol.locations import shell_word
 
 _OURS_BY_NAME = re.compile(r"round_[0-9]+_executor_[0-9]+\Z")
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +67,7 @@ class Worktrees:
         info: The repository.
         root: The track's root; the pool lies in it.
         topic: The track's topic.
-        nursery: Where deleting and preparing goes on in the background.
+        nursery: Where deleting goes on in the background.
         is_walled: Whether agents are in sandboxes, which do not show them the pool.
     """
 
@@ -89,10 +86,7 @@ class Worktrees:
         self._info = info
         self._topic = topic
         self._known: set[str] = set()
-        self._nursery = nursery
-        self._trash = itertools.count(1)
-        self._deleting: set[str] = set()
-        self._deleted = trio.Event()
+        self._trash = Trash(self.pool, nursery)
 
     async def open(self, iteration: int, executor: str, start: str) -> Worktree:
         """Make a candidate's worktree and branch at a commit, anew if they are ours and there already.
@@ -167,7 +161,7 @@ class Worktrees:
         async with metadata_lock(self._info.common_dir):
             await trio.to_thread.run_sync(self._forget_folderless, ours)
         for left in await trio.to_thread.run_sync(self._old_trash):
-            self._discard(left)
+            self._trash.empty(left)
         return await trio.to_thread.run_sync(self._strangers)
 
     async def close(self) -> None:
@@ -175,11 +169,10 @@ class Worktrees:
         for name in sorted(self._known):
             await self._remove(name)
         await self._kept.close()
-        if gone := await trio.to_thread.run_sync(self._set_pool_aside):
-            self._discard(gone)
+        if gone := await trio.to_thread.run_sync(self._trash.take_pool):
+            self._trash.empty(gone)
         await trio.to_thread.run_sync(self._drop_empty_folders)
-        while self._deleting:
-            await self._deleted.wait()
+        await self._trash.emptied()
 
     def _path(self, name: str) -> str:
         return f"{self._info.top}/worktrees/{name}"
@@ -224,7 +217,7 @@ class Worktrees:
                 self._register, tree, path, branch, start
             )
         if not is_there:
-            await pool.copy(tree.home, path)
+            await bulk.copy(tree.home, path)
             manifest = await trio.to_thread.run_sync(disk.copied, path, manifest)
         return Worktree(
             path=path,
@@ -269,13 +262,13 @@ class Worktrees:
         if made is not None and tree is not None:
             await self._take_back(path, made, tree)
             return
-        is_strange, left = await trio.to_thread.run_sync(self._move_away, path)
-        if is_strange:
+        if await trio.to_thread.run_sync(self._is_strange, path):
             return
+        left = await trio.to_thread.run_sync(self._trash.take, path)
         if left == path:
-            await pool.delete(path)
+            await bulk.delete(path)
         elif left:
-            self._discard(left)
+            self._trash.empty(left)
         async with metadata_lock(self._info.common_dir):
             await trio.to_thread.run_sync(self._forget, path)
 
@@ -298,25 +291,6 @@ class Worktrees:
         finally:
             self._kept.give_back(tree)
 
-    def _move_away(self, path: str) -> tuple[bool, str | None]:
-        """Say whether what lies there is not ours; if it is, move it to the trash and say where it is now."""
-        return (True, None) if self._is_strange(path) else (False, self._move_to_trash(path))
-
-    def _move_to_trash(self, path: str) -> str | None:
-        """Move a folder out of the way at once; return where it is now, or None where nothing was."""
-        if not (Path(path).exists() or Path(path).is_symlink()):
-            return None
-        Path(self.pool).mkdir(parents=True, exist_ok=True)
-        names = (f"{self.pool}/trash-{number}" for number in self._trash)
-        target = next(name for name in names if not Path(name).exists())
-        try:
-            Path(path).rename(target)
-        except OSError as error:
-            if error.errno == errno.EXDEV:
-                return path  # the pool is on another disk
-            raise GitError(f"cannot remove {path}: {error.strerror}") from None
-        return target
-
     def _forget(self, path: str) -> None:
         admin_dir = registration.admin_dir_of(self._info.common_dir, path)
         if admin_dir:
@@ -326,36 +300,11 @@ class Worktrees:
         for admin_dir in list(registration.folderless(self._info.common_dir, self._mark, names)):
             deleting.remove(admin_dir)
 
-    def _discard(self, path: str) -> None:
-        self._deleting.add(path)
-        self._nursery.start_soon(self._delete, path)
-
-    async def _delete(self, path: str) -> None:
-        try:
-            await pool.delete(path)
-        except (WorldError, OSError) as error:
-            # Nobody waits for this and nobody is harmed: the next clean-up finds it again.
-            log.warning("trash_left", path=path, why=str(error))
-        finally:
-            self._deleting.discard(path)
-            self._deleted.set()
-            self._deleted = trio.Event()
-
     def _old_trash(self) -> list[str]:
         """Return what a dead daemon left, out of the way of what this one will make."""
         for stranger in self._kept.strangers():
-            self._move_to_trash(stranger)
-        trash = [*Path(self.pool).glob("trash-*"), *Path(self.pool).parent.glob("pool-gone-*")]
-        return [path for path in map(str, trash) if path not in self._deleting]
-
-    def _set_pool_aside(self) -> str | None:
-        """Rename the pool, so that the next run can have one while this is being deleted; None where there is none."""
-        if not Path(self.pool).exists():
-            return None
-        names = (f"{self.pool}-gone-{number}" for number in itertools.count(1))
-        aside = next(name for name in names if not Path(name).exists())
-        Path(self.pool).rename(aside)
-        return aside
+            self._trash.take(stranger)
+        return self._trash.left()
 
     def _strangers(self) -> list[str]:
         top = Path(self._path(worktree_name(self._topic, 1, "executor_1"))).parent
