@@ -8,7 +8,6 @@ was: whether a score is good, and what follows from a red guard, is for the core
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, cast
 
 import trio
 
@@ -104,7 +103,7 @@ def _event(message: Measure, arm: str, tree: str, run: BenchRun) -> RunMeasured:
         stage=message.stage,
         block=message.block,
         score=run.score,
-        status=cast("Literal['success', 'error', 'timeout']", run.status),
+        status=run.status,
         category=run.category,
         why=run.why,
         sub_scores=run.sub_scores,

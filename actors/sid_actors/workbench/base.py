@@ -7,7 +7,7 @@ other machines can stand behind the same protocols. All runs of one decision go 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from sid_actors.jobs.job import Mount
 from sid_protocol.records import Category
@@ -45,14 +45,13 @@ class BenchRun:
 
     Attributes:
         score: The score, or None.
-        status: success, error or timeout.
         category: Failure category where there is no score.
         why: One line, with the command's own words where it failed.
         raw: What it printed on stdout, capped, the cap said.
     """
 
     score: float | None
-    status: str
+    status: Literal["success", "error", "timeout"]
     category: Category | None
     why: str
     sub_scores: dict[str, float]

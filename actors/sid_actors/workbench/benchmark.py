@@ -10,43 +10,34 @@ each, all seen at the one path. Guards have a checkout of their own and do not w
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import replace
 from pathlib import Path
 
 import trio
 
 from sid_actors.git.repository import RepoInfo
-from sid_actors.git.trees import changes, open_repository, tree_of, with_changes
-from sid_actors.jobs.job import JobResult, JobSpec, JobStartError, Mount
+from sid_actors.jobs.job import JobSpec, Mount
 from sid_actors.jobs.limits import blame, limits_of
 from sid_actors.jobs.overload import room_in
-from sid_actors.jobs.process import run_job
 from sid_actors.standstill import AgentClock, Standstill
 from sid_actors.workbench.base import ALONE, BenchRun, CommandRun, Company
 from sid_actors.workbench.checkouts.pool import PlainCheckout
 from sid_actors.workbench.checks.seal import SealRules
-from sid_actors.workbench.checks.sealed_commit import known_seal
+from sid_actors.workbench.checks.sealed_commit import resealed
 from sid_actors.workbench.machine import MachineLock
 from sid_actors.workbench.sandbox.bwrap import Sandbox
 from sid_actors.workbench.sandbox.toolchain import Toolchain, find_toolchain
-from sid_actors.workbench.scores import searching
-from sid_actors.workbench.scores.matching import Match
-from sid_actors.workbench.scores.scoring import Score, ScoreFault, check_format, parse_score, within
+from sid_actors.workbench.scores.run import run_benchmark, run_command, unprepared
+from sid_actors.workbench.scores.scoring import check_format
 from sid_actors.workbench.setup_store import SetupFailed
 from sid_actors.workbench.shared import Prepared, Shared
 from sid_protocol.errors import BenchmarkError
-from sid_protocol.records import Category
 from sid_protocol.settings import Settings
 
 GUARD_OUTPUT_CHARACTERS = 4000
-RAW_CHARACTERS = 16_000
-TOKEN_VARIABLE = "SID_SCORE_TOKEN"  # noqa: S105 -- a name
 _PASSED = ("HOME", "LANG", "USER", "TERM")
-_SIGKILL = 9
 
 
 class LocalBench:
@@ -103,11 +94,11 @@ class LocalBench:
                 hint="sictl config set measurement.pairing sequential",
             )
         prepared = [await self._prepare(one, settings) for one in (tree, beside)]
-        runs = [_unprepared(one) if isinstance(one, SetupFailed) else None for one in prepared]
+        runs = [unprepared(one) if isinstance(one, SetupFailed) else None for one in prepared]
         if any(runs):
             # Alone, the other would be measured on a quieter machine: this pair is void.
             why = SetupFailed("not run: the other run of its pair could not be prepared")
-            first, second = (run or _unprepared(why) for run in runs)
+            first, second = (run or unprepared(why) for run in runs)
             return first, second
         command = settings.benchmark_command
         async with self._lock.held(), self._checkout() as left, self._checkout() as right:
@@ -125,7 +116,7 @@ class LocalBench:
     async def _run_into(
         self, runs: list[BenchRun | None], index: int, job: JobSpec, settings: Settings
     ) -> None:
-        runs[index] = await _measured(job, settings)
+        runs[index] = await run_benchmark(job, settings)
 
     def _is_enclosed(self, settings: Settings) -> bool:
         return self._sandboxed and settings.sandbox != "off"
@@ -149,7 +140,7 @@ class LocalBench:
         async with self._guard_turn:
             await self._fill(self._guard, tree, settings)
             job = await self._job(self._guard.folder, prepared, command, iteration, settings)
-            result = await _run(replace(job, merge_stderr=True, deadline_s=settings.deadlines.guard))
+            result = await run_command(replace(job, merge_stderr=True, deadline_s=settings.deadlines.guard))
         passed = result.exit_code == 0 and not result.timed_out and result.over is None
         output = result.stdout.text().strip()[-GUARD_OUTPUT_CHARACTERS:]
         if not passed and (limit := blame(result, job.limits)):
@@ -164,7 +155,7 @@ class LocalBench:
             raise BenchmarkError("there is no benchmark command", hint="sictl init --benchmark CMD")
         prepared = await self._prepare(tree, settings)
         if isinstance(prepared, SetupFailed):
-            return _unprepared(prepared)
+            return unprepared(prepared)
         # Side by side all see the same path only in a sandbox.
         together = company.slots > 1 and self._is_enclosed(settings)
         turn = self._lock.shared(company.slots) if together else self._lock.held()
@@ -172,7 +163,7 @@ class LocalBench:
             await self._fill(checkout, tree, settings)
             job = await self._job(checkout.folder, prepared, command, iteration, settings)
             async with self._hush(company):
-                return await _measured(job, settings)
+                return await run_benchmark(job, settings)
 
     async def _toolchain(self, program: str, path: str, home: str) -> Toolchain:
         """Find what a program needs, once: asking the interpreters of a PATH takes up to a second."""
@@ -215,7 +206,7 @@ class LocalBench:
         sealed = tree
         if self._trusted is not None and self._trusted != tree:
             sealed = await trio.to_thread.run_sync(
-                _with_trusted, self._info.common_dir, tree, self._trusted, SealRules.of(settings)
+                resealed, self._info.common_dir, tree, self._trusted, SealRules.of(settings)
             )
         await checkout.fill(sealed)
 
@@ -262,116 +253,3 @@ class LocalBench:
             sandbox=sandbox,
             room=room_in(folder, settings.limits),
         )
-
-
-async def _run(job: JobSpec) -> JobResult:
-    try:
-        return await run_job(job)
-    except JobStartError as error:
-        raise BenchmarkError(f"the command could not be started: {error.message}", hint=error.hint) from error
-
-
-async def _measured(job: JobSpec, settings: Settings) -> BenchRun:
-    """Run a benchmark's job once and read its score."""
-    # Fresh for each run: what was printed without it was not printed by this run's benchmark.
-    token = secrets.token_hex(16) if settings.score_token else None
-    if token:
-        job = replace(job, env={**job.env, TOKEN_VARIABLE: token})
-    load1 = os.getloadavg()[0]
-    started_at = datetime.now(UTC).isoformat(timespec="microseconds")
-    result = await _run(job)
-    matched = await searching.matched(result, settings.benchmark_format)
-    verdict = await trio.to_thread.run_sync(_judge, result, matched, job, settings, token)
-    return BenchRun(
-        score=verdict.score,
-        status=verdict.status,
-        category=verdict.category,
-        why=verdict.why,
-        sub_scores=verdict.sub_scores,
-        raw=_capped(result),
-        exit_code=result.exit_code,
-        started_at=started_at,
-        wall_s=result.wall_s,
-        cpu_s=result.cpu_s,
-        load1=load1,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Verdict:
-    score: float | None
-    status: str
-    category: Category | None
-    why: str
-    sub_scores: dict[str, float]
-
-
-def _judge(
-    result: JobResult,
-    matched: Match | ScoreFault | None,
-    job: JobSpec,
-    settings: Settings,
-    token: str | None,
-) -> _Verdict:
-    if result.over is not None:
-        category: Category = "oom" if result.over.name == "memory_mb" else "logic_error"
-        return _Verdict(None, "error", category, f"the benchmark was ended: {result.over.why}", {})
-    if result.timed_out:
-        why = f"the benchmark did not end within {settings.deadlines.benchmark:g} s"
-        return _Verdict(None, "timeout", "timeout", why, {})
-    found = parse_score(
-        settings.benchmark_format,
-        settings.primary_metric,
-        matched,
-        result.stdout.last_line(),
-        result.exit_code,
-        token,
-    )
-    if isinstance(found, Score):
-        found = within(found, settings.score_bounds)
-    if isinstance(found, Score):
-        return _Verdict(found.value, "success", None, "", found.sub_scores)
-    said = result.stderr.last_line() or result.stdout.last_line() or ""
-    category = found.category
-    if category == "logic_error" and (result.signal == _SIGKILL or "MemoryError" in said):
-        category = "oom"
-    why = f"{found.why}: {said[:300]}" if said and category != "benchmark_parse_error" else found.why
-    if category in ("oom", "logic_error") and (limit := blame(result, job.limits)):
-        why = f"{why} ({limit})"
-    return _Verdict(None, "error", category, why, {})
-
-
-def _unprepared(error: SetupFailed) -> BenchRun:
-    """Return the run of a candidate whose changed dependencies cannot be set up."""
-    return BenchRun(
-        score=None,
-        status="error",
-        category="logic_error",
-        why=error.message,
-        sub_scores={},
-        raw="",
-        exit_code=None,
-        started_at=datetime.now(UTC).isoformat(timespec="microseconds"),
-        wall_s=0.0,
-        cpu_s=0.0,
-        load1=os.getloadavg()[0],
-    )
-
-
-def _capped(result: JobResult) -> str:
-    text = result.stdout.text()
-    if len(text) <= RAW_CHARACTERS:
-        return text
-    half = RAW_CHARACTERS // 2
-    cut = result.stdout.total - 2 * half
-    return f"{text[:half]}\n[... about {cut} bytes cut ...]\n{text[-half:]}"
-
-
-def _with_trusted(common_dir: str, tree: str, trusted: str, rules: SealRules) -> str:
-    """Return the tree with every sealed path as the trusted commit has it; a path that it lacks is gone."""
-    seal = known_seal(common_dir, trusted, rules)
-    repo = open_repository(common_dir)
-    own = tree_of(repo, tree)
-    differing = changes(repo, tree_of(repo, trusted), own)
-    wanted = {c.path: c.old for c in differing if seal.holds(c.path, exists=c.old is not None)}
-    return with_changes(repo, own, wanted) if wanted else own
