@@ -13,6 +13,7 @@ from sid_actors.git.trees import FILE, LINK
 from sid_actors.jobs import overload
 from sid_actors.workbench import edits
 from sid_actors.workbench.checkouts import deleting, disk
+from sid_actors.workbench.checkouts.looking import walk_all
 from sid_actors.workbench.checks.seal import may_be_checked_out
 from tests.actors.workbench.conftest import OpenBay, open_bay
 from tests.conftest import MakeRepo
@@ -132,7 +133,7 @@ def test_what_is_too_deep_for_a_path_is_deleted_all_the_same(tmp_path: Path) -> 
 
 def test_what_is_too_deep_for_a_path_counts_as_one_addition(tmp_path: Path) -> None:
     dig(tmp_path, 30, "a" * 200)
-    (found,) = disk.walk_all(str(tmp_path), "a" * 200)
+    (found,) = walk_all(str(tmp_path), "a" * 200)
     assert set(found) == {"a", "/"}
     deleting.remove(str(tmp_path / ("a" * 200)))
 

@@ -21,6 +21,7 @@ from sid_actors.git.cli import DEADLINE_S, OUTPUT_MB, GitOutput, GitPrintedTooMu
 from sid_actors.git.trees import GITLINK, LINK, Entry, files, lookup, open_repository, tree_of
 from sid_actors.workbench.checkouts import disk
 from sid_actors.workbench.checkouts.conversions import ATTRIBUTES
+from sid_actors.workbench.checkouts.looking import git_mode, open_file, walk_all
 from sid_actors.workbench.checkouts.worktrees import Worktree
 from sid_actors.workbench.checks.patterns import literal
 from sid_actors.workbench.checks.seal import Refusal, Seal
@@ -254,7 +255,7 @@ def _look(
     total = 0
     for path in (*difference.changed, *added):
         status = os.lstat(f"{root}/{path}")
-        mode = disk.git_mode(status.st_mode)
+        mode = git_mode(status.st_mode)
         if mode:
             present[path] = mode
             total += status.st_size
@@ -265,7 +266,7 @@ def _look(
     extras = [
         path
         for folder in (seal.folders if difference.has_more else ())
-        for path in disk.walk_all(root, folder, IGNORED_FOLDERS)
+        for path in walk_all(root, folder, IGNORED_FOLDERS)
         if path not in tracked and not path.endswith(".pyc") and not _is_shown(path, worktree.shown)
     ]
     nested = [path for path in nested if path not in modules]
@@ -337,7 +338,7 @@ def _write_raw(
             keeps_ends = attributes[path].get("text", "auto") == "auto" and not attributes[path].get("filter")
             if not (old and keeps_ends and b"\r\n" in repo.read(pygit2.Oid(hex=old.id))[1]):
                 converted.add(path)
-        with disk.open_file(full) as file:  # also where git is to read it: it has to be readable
+        with open_file(full) as file:  # also where git is to read it: it has to be readable
             if path not in converted and path not in found.large:
                 written[path] = str(repo.create_blob(file.read()))
     return written, converted

@@ -14,7 +14,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sid_actors.git.trees import files, open_repository, tree_of
-from sid_actors.workbench.checkouts import deleting, disk
+from sid_actors.workbench.checkouts import deleting
+from sid_actors.workbench.checkouts.looking import all_folders
 from sid_actors.workbench.checks.named_paths import named_paths
 from sid_protocol.errors import REFUSED, BenchmarkError
 
@@ -99,11 +100,11 @@ def keep_results(common_dir: str, store: str, tree: str) -> list[str]:
                 hint="let it copy what it needs, or name that in share_paths",
             )
     for path in tracked:
-        if "/" not in path or disk.all_folders(store, path.rpartition("/")[0]):
+        if "/" not in path or all_folders(store, path.rpartition("/")[0]):
             deleting.remove(f"{store}/{path}")
     for folder in sorted(folders - {"."}, key=len, reverse=True):
         full = Path(store, folder)
-        if disk.all_folders(store, folder) and not any(full.iterdir()):
+        if all_folders(store, folder) and not any(full.iterdir()):
             full.rmdir()
     deleting.remove(f"{store}.index")
     beside = Path(f"{store}.json.new")

@@ -6,14 +6,13 @@ alarm, because the file is compared with what the checkout wrote, not with the b
 ever followed. All functions block and belong in a worker thread.
 """
 
-# ruff: noqa: PTH101, PTH103, PTH106, PTH108, PTH115, PTH118, PTH120, PTH211 -- paths come by the ten thousand; a Path costs more than the call
+# ruff: noqa: PTH101, PTH103, PTH106, PTH108, PTH118, PTH120, PTH211 -- paths come by the ten thousand; a Path costs more than the call
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import fcntl
-import hashlib
 import os
 import stat
 import struct
@@ -21,13 +20,11 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import BinaryIO
 
 from sid_actors.naming import naming
 from sid_actors.workbench.checkouts import deleting
+from sid_actors.workbench.checkouts.looking import FOLDER_MODE, content_digest, git_mode, listing, lstat
 
-_CHUNK = 1 << 20
-_FOLDER_MODE = 0o755
 _STAMP = struct.Struct("=IIIQQqq20s")  # mode, uid, gid, inode, size, mtime, ctime, digest
 _FOLDER = struct.Struct("=IIIQq")  # mode, uid, gid, inode, ctime
 _DIGEST_SIZE = 20
@@ -87,7 +84,7 @@ def stamp(root: str, manifest: Manifest, entries: Iterable[tuple[str, str | None
             folders.add(parent)
             parent = parent.rpartition("/")[0]
         full = os.path.join(root, path)
-        status = _lstat(full)
+        status = lstat(full)
         if status is None or stat.S_ISDIR(status.st_mode):
             manifest.files.pop(path, None)
             continue
@@ -146,7 +143,7 @@ def _purge_folder(
     full = os.path.join(root, folder) if folder else root
     if is_touched := _folder_stamp(status) != manifest.folders.get(folder):
         _mend_folder(full)
-    for entry in _listing(full):
+    for entry in listing(full):
         path = f"{folder}/{entry.name}" if folder else entry.name
         status = entry.stat(follow_symlinks=False)
         if stat.S_ISDIR(status.st_mode):
@@ -200,7 +197,7 @@ def _folder_stamp(status: os.stat_result, now_ns: int | None = None) -> bytes:
 
 def _mend_folder(full: str) -> None:
     """Take from a folder whatever it would hand on to what is made in it: permissions, lists, flags."""
-    os.chmod(full, _FOLDER_MODE)
+    os.chmod(full, FOLDER_MODE)
     for name in _attributes(full):
         os.removexattr(full, name, follow_symlinks=False)
     handle = os.open(full, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -280,101 +277,14 @@ def _create(full: str, mode: int, content: bytes) -> None:
         stream.write(content)
 
 
-def walk_all(root: str, folder: str, skip_names: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Yield every path below a folder that is no folder itself, links unfollowed; empty if it is no folder.
-
-    A folder too deep to be looked into is yielded itself.
-
-    Args:
-        root: The checkout.
-        folder: Where to begin, relative to it.
-        skip_names: Names of folders that are not entered.
-    """
-    pending = [folder] if all_folders(root, folder) else []
-    while pending:
-        folder = pending.pop()
-        try:
-            entries = _listing(os.path.join(root, folder))
-        except OSError as error:
-            if error.errno != errno.ENAMETOOLONG:
-                raise
-            yield folder
-            continue
-        for entry in entries:
-            path = f"{folder}/{entry.name}"
-            if not entry.is_dir(follow_symlinks=False):
-                yield path
-            elif entry.name not in skip_names:
-                pending.append(path)
-
-
-def all_folders(root: str, folder: str) -> bool:
-    """Whether a relative path leads through real folders only, itself one."""
-    at = root
-    for part in folder.split("/"):
-        at = os.path.join(at, part)
-        status = _lstat(at)
-        if status is None or not stat.S_ISDIR(status.st_mode):
-            return False
-    return True
-
-
-def git_mode(mode: int) -> int:
-    """Return the mode that git records for a file's, or 0 for what git cannot record."""
-    if stat.S_ISLNK(mode):
-        return 0o120000
-    if stat.S_ISREG(mode):
-        return 0o100755 if mode & stat.S_IXUSR else 0o100644
-    return 0
-
-
-def content_digest(path: str, status: os.stat_result) -> bytes:
-    """Return git's name for a file's raw bytes or a link's target."""
-    digest = hashlib.sha1(b"blob %d\0" % status.st_size, usedforsecurity=False)
-    if stat.S_ISLNK(status.st_mode):
-        digest.update(os.fsencode(os.readlink(path)))
-    elif stat.S_ISREG(status.st_mode):
-        with open_file(path) as file:
-            while chunk := file.read(_CHUNK):
-                digest.update(chunk)
-    return digest.digest()
-
-
-def open_file(path: str) -> BinaryIO:
-    """Open a regular file for reading, even where its own permissions forbid it to its owner."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        return os.fdopen(os.open(path, flags), "rb")
-    except PermissionError:
-        os.chmod(path, 0o600 | (os.lstat(path).st_mode & 0o111))
-        return os.fdopen(os.open(path, flags), "rb")
-
-
 def _walk(root: str, folders: Mapping[str, bytes]) -> Iterator[tuple[str, os.stat_result]]:
     """Yield what lies in the given folders, but for those folders themselves."""
     pending = [""]
     while pending:
         folder = pending.pop()
-        for entry in _listing(os.path.join(root, folder) if folder else root):
+        for entry in listing(os.path.join(root, folder) if folder else root):
             path = f"{folder}/{entry.name}" if folder else entry.name
             if path in folders and entry.is_dir(follow_symlinks=False):
                 pending.append(path)
             else:
                 yield path, entry.stat(follow_symlinks=False)
-
-
-def _listing(folder: str) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except PermissionError:
-        os.chmod(folder, _FOLDER_MODE)
-        with os.scandir(folder) as entries:
-            return list(entries)
-
-
-def _lstat(path: str) -> os.stat_result | None:
-    try:
-        return os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
