@@ -213,7 +213,7 @@ async def test_a_prompt_says_what_binds_and_leaves_no_gap(role: str) -> None:
         "Target: 4.0",
         "round 1: won by data",
         "oom: too much memory",
-        "version 2",
+        f"<!-- {role}, version ",
     ):
         assert told in prompt
     assert ("JSON Schema" in prompt) == (role != "executor")

@@ -7,7 +7,7 @@ It never retries and never measures. A red guard is mended on top of the candida
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sid_actors.backends.base import Answer
 from sid_actors.prompts.fences import clipped
@@ -19,7 +19,6 @@ from sid_actors.workbench.local import candidate_message
 from sid_protocol.commands import RunPlan
 from sid_protocol.errors import SidError, WorktreeFull
 from sid_protocol.events import AgentFailed, CandidateCommitted, CandidateRefused, WorkFailed
-from sid_protocol.ids import executor_number
 
 SUMMARY_LIMIT = 4000
 """Characters of an agent's own words that are kept with its candidate."""
@@ -59,11 +58,9 @@ class Executor(RoleActor[RunPlan, Outcome]):
             message,
             self.track,
             worktree,
+            shown=await self.workbench.shown_paths(worktree),
             sealed=await self.workbench.sealed_paths(worktree),
-            number=executor_number(message.executor),
-            guard_output=message.guard_output,
         )
-        turn = replace(turn, shown=await self.workbench.shown_paths(worktree))
         return await self.backend.answer(turn, activity)
 
 

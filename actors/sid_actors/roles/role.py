@@ -7,11 +7,12 @@ git, the journal or the disk failing is `WorkFailed`, since another agent would 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
 from sid_actors.actor import Actor, E, M
 from sid_actors.backends.base import Backend, Role, Turn
+from sid_actors.jobs.job import Mount
 from sid_actors.prompts.compose import compose
 from sid_actors.track import Track
 from sid_actors.watching.activity import ActivityLog
@@ -24,12 +25,13 @@ from sid_protocol.commands import (
     DraftPlan,
     JudgePlan,
     Research,
+    RunPlan,
     agent_of,
     role_of,
 )
 from sid_protocol.errors import BackendError, BudgetSpent, SidError
 from sid_protocol.events import AgentFailed, WorkFailed
-from sid_protocol.ids import planner_number
+from sid_protocol.ids import executor_number, planner_number
 from sid_protocol.records import Cost, Plan, Record, agent_schema
 
 R = TypeVar("R", bound=Record)
@@ -76,8 +78,7 @@ async def ask(
     started = activity.clock.now()
     try:
         cwd = await actor.workbench.view(command.head)
-        turn = await make_turn(command, actor.track, cwd)
-        turn = replace(turn, shown=await actor.workbench.shown_paths(cwd))
+        turn = await make_turn(command, actor.track, cwd, shown=await actor.workbench.shown_paths(cwd))
         answer = await actor.backend.answer(turn, activity)
         record = read(answer.text)
     except (SidError, OSError) as error:
@@ -114,9 +115,8 @@ async def make_turn(
     track: Track,
     cwd: str,
     *,
+    shown: tuple[Mount, ...],
     sealed: tuple[str, ...] = (),
-    number: int = 1,
-    guard_output: str = "",
 ) -> Turn:
     """Put together the one question that a command asks of an agent; see `Turn` for the arguments.
 
@@ -138,6 +138,18 @@ async def make_turn(
         track=track,
         sealed=sealed,
         plan=plan if isinstance(plan, Plan) else None,
-        number=planner_number(command.planner) if isinstance(command, DraftPlan) else number,
-        guard_output=guard_output,
+        number=_number(command),
+        guard_output=command.guard_output if isinstance(command, RunPlan) else "",
+        shown=shown,
     )
+
+
+def _number(command: AgentCommand) -> int:
+    """Return which of those that play its role in this round is asked."""
+    match command:
+        case DraftPlan():
+            return planner_number(command.planner)
+        case RunPlan():
+            return executor_number(command.executor)
+        case _:
+            return 1
