@@ -146,8 +146,10 @@ class ActivityLog:
         return self.evidence(deadline_s, seen)
 
     async def _look(self) -> tuple[Signs, Seen]:
+        processes = self.processes  # taken here, since the turn may end while the thread is at it
+
         def blocking() -> tuple[Signs, Seen]:
-            seen = self.processes() if self.processes else Seen()
+            seen = processes() if processes else Seen()
             return look(seen, self.worktree, self.started_at), seen
 
         # A limiter of its own: a straggler must be looked at even when all the usual threads are taken.
