@@ -23,6 +23,7 @@ from sid_daemon.layout import DATABASE
 from sid_daemon.log.logs import Logs
 from sid_daemon.log.record import Emit
 from sid_daemon.replay.recorder import Recorder, recording_path
+from sid_daemon.runs import choosing
 from sid_daemon.runs.conductor import Conductor
 from sid_daemon.runs.folding import fold_batch
 from sid_daemon.runs.runstore import CLOSE_LIMIT_S, RunStore
@@ -30,12 +31,10 @@ from sid_daemon.store.databases import copy_database, first_commit
 from sid_daemon.store.kill_file import KillFile
 from sid_daemon.store.lesson_files import LessonFiles
 from sid_daemon.store.registry import KnownRun, Registry
-from sid_protocol.errors import AlreadyRunning, NoSuchRun, NotRunning, ShuttingDown, SidError, StoreError
+from sid_protocol.errors import AlreadyRunning, NotRunning, ShuttingDown, SidError, StoreError
 from sid_protocol.events import AnyEvent, RunStarted
-from sid_protocol.ids import topic_slug
 from sid_protocol.settings import Settings
 
-PREFIX_LENGTH = 4
 _UNWRITTEN = StoreError("the run ended, but its end could not be written", hint="start it again")
 
 MakeConductor = Callable[[KnownRun, RunState, RunStore, "Host", RepoInfo | None], Awaitable[Conductor]]
@@ -108,33 +107,9 @@ class Host:
             NoSuchRun: there is none, or more than one.
         """
         runs = await self.runs()
-        if ref.startswith("/"):
-            path = str(await trio.Path(ref).resolve())
-            found = [run for run in runs if f"{path}/".startswith((f"{run.repo}/", f"{run.root}/"))]
-            deepest = max((len(run.repo) for run in found), default=0)
-            found = [run for run in found if len(run.repo) == deepest]
-            wanted = topic_slug(topic) if topic is not None else None
-            if wanted is not None:
-                found = [run for run in found if run.topic == wanted]
-            elif len(found) > 1:
-                found = [run for run in found if run.run_id in self.active] or [
-                    run for run in found if run.topic == "default"
-                ]
-            what = f"{path} (topic {wanted})" if wanted else path
-        else:
-            exact = [run for run in runs if run.run_id == ref]
-            found = exact or [run for run in runs if len(ref) >= PREFIX_LENGTH and run.run_id.startswith(ref)]
-            what = repr(ref)
-        if len(found) > 1:
-            names = ", ".join(f"{run.run_id} ({run.topic})" for run in found[:5])
-            raise NoSuchRun(
-                f"more than one run fits {what}: {names}", hint="name one by its id, or give --topic"
-            )
-        if not found:
-            raise NoSuchRun(
-                f"no run is known by {what}", hint="'sictl status' lists runs, 'sictl init' makes one"
-            )
-        return found[0]
+        if not ref.startswith("/"):
+            return choosing.run_of_id(runs, ref)
+        return choosing.run_of_path(runs, str(await trio.Path(ref).resolve()), topic, self.active)
 
     def live(self, run_id: str) -> Conductor | None:
         """Return the conductor of a run that is active now, or None."""
