@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 CODE = ("protocol", "actors", "daemon", "cli")
-FOLDERS = (*CODE, "systemd", "tests")
+FOLDERS = (*CODE, "benchmarks", "systemd", "tests")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 # The two places where anything may go wrong: an actor's `handle` and an RPC method.
