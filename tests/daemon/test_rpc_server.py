@@ -8,6 +8,7 @@ import os
 import random
 import socket
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -423,6 +424,28 @@ async def test_whoever_comes_after_many_is_taken_with_them(short_dir: Path, daem
                 await trio.lowlevel.checkpoint()
                 turns += 1
     assert turns < many / 4
+
+
+async def test_of_many_calls_a_few_begin_in_a_turn_of_the_loop(short_dir: Path) -> None:
+    """What else the daemon does takes its turn between them."""
+    many, turn = 8 * server_module.TURNS, 0
+    begun: Counter[int] = Counter()
+
+    async def info(_params: Any, _call: Call) -> DaemonInfo:  # noqa: ASYNC124 - a method is one
+        begun[turn] += 1
+        return INFO
+
+    async with serving(short_dir, {"daemon.info": info}, connections=many) as world:
+        clients = [await world.connect() for _ in range(many)]
+        await world.until_clients(many)
+        request = {"jsonrpc": "2.0", "id": 1, "method": "daemon.info", "params": {}}
+        for client in clients:  # without a turn of the loop in between, so that all are there at once
+            os.write(client.stream.socket.fileno(), json.dumps(request).encode() + b"\n")
+        while begun.total() < many:
+            await trio.lowlevel.checkpoint()
+            turn += 1
+    # Before and after this task has its own.
+    assert max(begun.values()) <= 2 * server_module.TURNS
 
 
 async def test_stopping_lets_calls_end_and_replies_arrive(short_dir: Path, daemon: Daemon) -> None:

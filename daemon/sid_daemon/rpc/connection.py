@@ -106,6 +106,7 @@ class Connection:
         stream: The socket.
         answer: Carries out a call.
         detached: Where notifications run, which outlive the connection.
+        turns: Shared by all clients; whoever begins a call has one for a turn of the loop.
     """
 
     def __init__(
@@ -115,12 +116,14 @@ class Connection:
         stream: trio.SocketStream,
         answer: Answer,
         detached: trio.Nursery,
+        turns: trio.Semaphore,
     ) -> None:
         self.number = number
         self.peer = peer
         self._stream = stream
         self._answer = answer
         self._detached = detached
+        self._turns = turns
         self._reader = LineReader()
         self._slots = trio.Semaphore(CALLS)
         # No room: what is to be sent waits with whoever sends it, so that a slow client costs little.
@@ -208,11 +211,12 @@ class Connection:
                 while True:
                     # First the slot: a line that was taken must not be lost to a cancellation.
                     await self._slots.acquire()
-                    line = self._reader.next_line()
-                    if line is None:
-                        self._slots.release()
-                        break
-                    self._start(parse_line(line), calls)
+                    async with self._turns:
+                        line = self._reader.next_line()
+                        if line is None:
+                            self._slots.release()
+                            break
+                        self._start(parse_line(line), calls)
         except WireError:
             return True
         except trio.BrokenResourceError:

@@ -30,6 +30,9 @@ from sid_protocol.jsonrpc import (
 CONNECTIONS = 256
 """Clients at once; one more is told so and closed."""
 
+TURNS = 16
+"""Calls of all clients that begin in one turn of the loop: however many ask, the runs go on beside them."""
+
 GRACE_S = 2.0
 """How long calls may still run, and replies be read, when the server stops."""
 
@@ -78,6 +81,7 @@ class RpcServer:
         self._served_uids = {0, os.geteuid() if owner_uid is None else owner_uid}
         self._limit = connections
         self._open: set[Connection] = set()
+        self._turns = trio.Semaphore(TURNS)
         self._accepted = 0
         self._accepting = trio.CancelScope()
         self._on_this_socket = trio.CancelScope()
@@ -175,7 +179,7 @@ class RpcServer:
             await trio.aclose_forcefully(stream)
             return
         self._accepted += 1
-        connection = Connection(self._accepted, peer, stream, self._answer, detached)
+        connection = Connection(self._accepted, peer, stream, self._answer, detached, self._turns)
         self._open.add(connection)
         self._changed.unpark_all()
         try:
