@@ -44,6 +44,36 @@ def test_a_field_that_is_wrong_costs_no_other_and_is_named(tmp_path: Path) -> No
     assert found.carried.theirs == {"theirs": None}
 
 
+def test_a_record_that_could_not_be_read_later_is_named_and_left_where_it_is(tmp_path: Path) -> None:
+    plan = {
+        "plan_id": "round_1_planner_a",
+        "planner_id": "planner_a",
+        "round": 1,
+        "hypothesis": "Cache it",
+        "approach_family": "data",
+        "critic_approved": True,
+        "target_files": [],
+        "steps": [{"step": 1, "file": "a", "change": "b"}],
+        "expected_outcome": {"metric": "m", "estimated_impact": "+1 %", "rationale": "r"},
+        "history_reference": {"builds_on": "none", "avoids": "none"},
+    }
+    files = {
+        "state/plan_archive/round_1/plan_planner_a.json": plan,
+        "state/plan_archive/round_1/plan_planner_b.json": {**plan, "critic_review": {"h001": "pass"}},
+        "state/iteration_history/round_1.json": {"iteration": 1, "winner": {"plan_id": "round_1_planner_a"}},
+        "tracking/raw_data.json": [{"iteration": 1}],
+    }
+    for name, body in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(json.dumps(body))
+
+    found = track(tmp_path, {**FRESH, "iterations": 1})
+    assert list(found.documents) == ["state/plan_archive/round_1/plan_planner_a.json"]
+    assert found.entries == ()
+    named = [Path(note.partition(": not taken over: ")[0]).name for note in found.notes]
+    assert sorted(named) == ["plan_planner_b.json", "raw_data.json", "round_1.json"]
+
+
 @pytest.mark.parametrize("name", ["", "two words", "a=b", "naïve", "`", "x\n- `y`"])
 def test_a_family_whose_name_could_not_be_read_back_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="is not a name for an approach family"):

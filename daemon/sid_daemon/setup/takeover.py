@@ -15,16 +15,42 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from sid_daemon.core.wording import one_line
-from sid_daemon.layout import AGENT_SETTINGS, BASELINE, EVENTS, OF_ROUNDS, RAW_DATA, history_path
+from sid_daemon.layout import (
+    AGENT_SETTINGS,
+    ARCHIVE,
+    BASELINE,
+    BRIEFS,
+    EVENTS,
+    HISTORIES,
+    RAW_DATA,
+    REPORTS,
+    history_path,
+)
 from sid_daemon.store.documents import render
 from sid_protocol.errors import SettingsInvalid
 from sid_protocol.events import CarriedOver
-from sid_protocol.records import AgentSettings, Baseline, IterationHistory, Record
+from sid_protocol.records import (
+    AgentSettings,
+    Baseline,
+    IterationHistory,
+    MergeReport,
+    Plan,
+    RawEntry,
+    Record,
+    ResearchBrief,
+)
 from sid_protocol.settings import parse_json_object
 
 R = TypeVar("R", bound=Record)
 MODES = ("autopilot", "ralph", "ultrawork")
 ACTIVE_S = 30 * 60
+READ_AS: dict[str, type[Record]] = {
+    HISTORIES: IterationHistory,
+    REPORTS: MergeReport,
+    BRIEFS: ResearchBrief,
+    ARCHIVE: Plan,
+}
+"""Folders of an earlier track's rounds, and what each of their files is read as later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,22 +144,20 @@ def _read(path: Path, model: type[R], notes: list[str]) -> R | None:
         return model.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         return None
-    except (OSError, ValidationError) as error:
-        notes.append(f"{path}: not taken over: {str(error).splitlines()[0]}")
-        return None
+    except ValidationError as error:
+        faulty = {".".join(map(str, one["loc"])) for one in error.errors()} - {""}
+        notes.append(f"{path}: not taken over: {', '.join(sorted(faulty)) or one_line(str(error))}")
+    except OSError as error:
+        notes.append(f"{path}: not taken over: {one_line(str(error))}")
+    return None
 
 
 def _documents(root: Path, notes: list[str]) -> dict[str, str]:
     found = {}
-    for folder in OF_ROUNDS:
+    for folder, model in READ_AS.items():
         for path in sorted((root / folder).rglob("*.json")):
-            try:
-                text = path.read_text()
-                json.loads(text)
-            except (OSError, ValueError) as error:
-                notes.append(f"{path}: not taken over: {error}")
-                continue
-            found[str(path.relative_to(root))] = text
+            if _read(path, model, notes) is not None:
+                found[str(path.relative_to(root))] = path.read_text()
     return found
 
 
@@ -141,22 +165,22 @@ def _winner_families(documents: dict[str, str], last: int) -> tuple[str | None, 
     families: list[str | None] = []
     for iteration in (last - 1, last):
         text = documents.get(history_path(iteration))
-        if text is None:
-            continue
-        try:
+        if text is not None:
             winner = IterationHistory.model_validate_json(text).winner
-        except ValidationError:
-            continue
-        families.append(winner.approach_family if winner else None)
+            families.append(winner.approach_family if winner else None)
     return tuple(families)
 
 
 def _entries(path: Path, notes: list[str]) -> tuple[str, ...]:
     if not path.is_file():
         return ()
+    found = []
     try:
-        entries = json.loads(path.read_text())
-        return tuple(json.dumps(entry, ensure_ascii=False, allow_nan=False) for entry in entries)
+        for entry in json.loads(path.read_text()):
+            found.append(json.dumps(entry, ensure_ascii=False, allow_nan=False))
+            if path.name == Path(RAW_DATA).name:
+                RawEntry.model_validate(entry)
     except (OSError, ValueError, TypeError) as error:
-        notes.append(f"{path}: not taken over: {error}")
+        notes.append(f"{path}: not taken over: {one_line(str(error))}")
         return ()
+    return tuple(found)
