@@ -279,6 +279,29 @@ async def test_files_of_a_copy_that_was_brought_back_survive_a_crash_before_they
     assert sorted(await after_a_crash(store)) == sorted(set(shown) - {"state/3.json"})
 
 
+async def test_a_copy_that_tells_of_more_than_a_backup_is_kept_until_a_round_is_recorded(
+    short_dir: Path,
+) -> None:
+    store, _ = await of_three_rows(short_dir)
+    await store.close()
+    shutil.copy(store.copy_path, short_dir / "backup.db")
+    await store.open()
+    await store.show(last=True)
+    newest = dump(store.copy_path)
+    assert newest == dump(store.database)
+    await store.close()
+
+    copy_database(short_dir / "backup.db", store.database)
+    state = await store.open()
+    other = EVENT.model_copy(update={"at": "2025-02-01T00:00:00Z"})
+    await store.commit([other], rows(4), None)
+    await store.show(last=True)
+    assert dump(store.copy_path) == newest
+    await store.commit([other], rows(5), state)
+    assert dump(store.copy_path) == dump(store.database)
+    await store.close()
+
+
 async def test_an_export_that_is_cut_short_is_finished_at_the_next_start(short_dir: Path) -> None:
     store, shown = await of_three_rows(short_dir)
     (store.root / "state/3.json").unlink()

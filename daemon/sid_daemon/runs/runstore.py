@@ -179,19 +179,20 @@ class RunStore:
         """Write the views of what was recorded, the latest of each file; returns once they are there.
 
         Args:
-            last: The run is over, or rests: the copy of the database is brought up to it, too.
+            last: The run is over, or rests: the copy of the database is brought up to it, too. One that tells of more, as
+                where a backup was brought back, is for the next recorded round to replace.
 
         Returns:
             One line for each view that could not be written.
         """
-        self._pending.recorded |= last
+        self._pending.last |= last
         async with self._showing:
             return await self._show(self._limiter)
 
     async def _show(self, reading: trio.CapacityLimiter) -> list[str]:
         """Write views; `reading` is what keeps others from the journal meanwhile."""
         pending, self._pending = self._pending, PendingViews()
-        if not pending.seq and not pending.recorded:
+        if not pending.seq and not pending.last:
             return []
         troubles: list[str] = []
         lessons = pending.documents.get(LESSONS_JSON)
@@ -208,7 +209,7 @@ class RunStore:
                 self._pending = left
             else:
                 self.journal.shown = max(self.journal.shown, pending.seq)
-            if pending.recorded or pending.replayable:
+            if pending.recorded or pending.last or pending.replayable:
                 troubles += await trio.to_thread.run_sync(self._copy, pending, limiter=reading)
         return list(dict.fromkeys(troubles))
 
@@ -243,8 +244,8 @@ class RunStore:
         try:
             if pending.replayable and self._recorder is not None:
                 self._recorder.update(self.journal)
-            if pending.recorded:
-                self.journal.copy_to(self.copy_path)
+            if pending.recorded or pending.last:
+                self.journal.copy_to(self.copy_path, anew=pending.recorded)
                 track_config.keep_copy(self.root, self.copy_path)
         except StoreError as error:
             return [str(error)]

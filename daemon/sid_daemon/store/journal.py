@@ -317,14 +317,16 @@ class Journal:
             self.path.with_name(f"{self.path.name}{name}").unlink(missing_ok=True)
         self._open()
 
-    def copy_to(self, path: Path) -> None:
+    def copy_to(self, path: Path, *, anew: bool = True) -> None:
         """Bring a copy of the database up to this one, or make it; while it is in use, and in time that the new alone takes.
+
+        Unless it is to be made `anew`, one that is no earlier state of this one stays as it is.
 
         Raises:
             StoreError: the copy could not be written; it is as it was, or whole.
         """
         try:
-            if not (path.exists() and self._extend(path)):
+            if not path.exists() or (not self._extend(path) and anew):
                 copy_database(self._db, path)
         except (sqlite3.Error, OSError) as error:
             raise fault(path, error) from error

@@ -29,6 +29,7 @@ class PendingViews:
         seq: The last event of it.
         everything: The root was lost: all is to be written again.
         recorded: A round was recorded.
+        last: The run is over, or rests.
         replayable: The recording is to have it, too.
     """
 
@@ -38,6 +39,7 @@ class PendingViews:
     seq: int = 0
     everything: bool = False
     recorded: bool = False
+    last: bool = False
     replayable: bool = False
 
     def add(self, later: PendingViews) -> None:
@@ -49,6 +51,7 @@ class PendingViews:
         self.seq = max(self.seq, later.seq)
         self.everything |= later.everything
         self.recorded |= later.recorded
+        self.last |= later.last
         self.replayable |= later.replayable
 
 
