@@ -30,20 +30,19 @@ from sid_actors.roles.researcher import Researcher
 from sid_actors.supervisor import ChildSpec
 from sid_actors.watching.activity import ActivityLog
 from sid_actors.workbench.benchmark import LocalBench
-from sid_actors.workbench.checks.sealed_commit import seal_of
 from sid_actors.workbench.local import LocalWorkbench
 from sid_actors.workbench.sandbox.bwrap import Sandbox
 from sid_actors.workbench.shared import Shared
 from sid_daemon.core.state import RunState
 from sid_daemon.replay.replayer import make_replayer
 from sid_daemon.runs.conductor import Conductor, Salvaged
+from sid_daemon.runs.ground import RunGround, worktrees_of
 from sid_daemon.runs.host import Host
 from sid_daemon.runs.runstore import RunStore
 from sid_daemon.runs.steward import Steward
 from sid_daemon.runs.trackview import RunTrack
 from sid_daemon.setup.site import Machine
 from sid_daemon.store.registry import KnownRun
-from sid_protocol import ids
 from sid_protocol.commands import (
     AdvanceBranch,
     AdvisePlan,
@@ -61,10 +60,9 @@ from sid_protocol.commands import (
     agent_of,
 )
 from sid_protocol.errors import SidError
-from sid_protocol.events import RunLessons
 from sid_protocol.log_levels import LogLevel
 from sid_protocol.purse import Amount, Ledger
-from sid_protocol.settings import Settings, trust_digest
+from sid_protocol.settings import Settings
 
 CLEANUP_LIMIT_S = 3.0
 """What removing worktrees may take at the end of a run; the next start removes the rest."""
@@ -129,6 +127,7 @@ class RunHands:
             nursery=host.nursery,
             shared=Shared(info, run.root, lock=machine.lock, sandboxed=machine.sandbox_fault is None),
         )
+        self._ground = RunGround(run, info, host, machine, self._git, self.workbench, self._state)
         self._bench: LocalBench | None = None
         self._backend: Backend | None = None
         self._hurry = trio.Event()
@@ -150,7 +149,7 @@ class RunHands:
         """Find the tools that agents get, and clear what a killed daemon left; a few milliseconds."""
         self._tools = await self._machine.tools.find()
         for lock in await self._git.drop_dead_locks():
-            self.tell("lock_removed", f"a daemon that was killed left {lock}")
+            self._ground.tell("lock_removed", why=f"a daemon that was killed left {lock}")
 
     def _contained(self) -> bool:
         return self._machine.contained(self._settings())
@@ -230,7 +229,7 @@ class RunHands:
         wait = 4 * self._settings().number_of_agents + 8
         match command:
             case PrepareRound() | ReturnIdeas():
-                steward = functools.partial(Steward, root=Path(self._run.root), ground=self)
+                steward = functools.partial(Steward, root=Path(self._run.root), ground=self._ground)
                 return ChildSpec(name="steward", factory=steward, mailbox=wait)
             case BuildMerge() | AdvanceBranch() | CloseRound():
                 git = functools.partial(
@@ -291,7 +290,7 @@ class RunHands:
         try:
             left = await collect(self.workbench, self.track, command)
         except SidError as error:
-            self.tell("salvage_failed", str(error))
+            self._ground.tell("salvage_failed", why=str(error))
             return Salvaged()
         return Salvaged(left.commit, left.diff_stat or None)
 
@@ -299,68 +298,19 @@ class RunHands:
         """See `Hands.close`."""
         if self._conductor is not None:
             self._machine.standstill.leave(self._conductor.clock)
-        known = self._worktrees(state)
+        known = worktrees_of(state)
         with trio.move_on_after(CLEANUP_LIMIT_S) as scope:
             try:
                 await self.workbench.worktrees.clean((), state.iteration, known)
                 await self.workbench.close()
             except (SidError, OSError) as error:  # a disk that is full or read-only
-                self.tell("cleanup_failed", str(error))
+                self._ground.tell("cleanup_failed", why=str(error))
         if scope.cancelled_caught:
-            self.tell("cleanup_cut_short", "the next start removes the rest")
+            self._ground.tell("cleanup_cut_short", why="the next start removes the rest")
 
     def hurry(self) -> None:
         """See `Hands.hurry`."""
         self._hurry.set()
-
-    # What the steward needs
-
-    async def clean(self, keep: tuple[str, ...], iteration: int) -> list[str]:
-        """See `steward.Ground.clean`."""
-        return await self.workbench.worktrees.clean(keep, iteration, self._worktrees(self._state()))
-
-    async def check_free(self, iteration: int, agents: int) -> None:
-        """See `steward.Ground.check_free`."""
-        executors = [ids.executor_id(number) for number in range(1, agents + 1)]
-        await self.workbench.worktrees.check_free(iteration, executors)
-
-    async def head(self) -> tuple[str, bool]:
-        """See `steward.Ground.head`."""
-        head = await self._git.head(self._state().goal_slug)
-        return head.commit, head.on_side_ref
-
-    async def sealed(self, settings: Settings) -> tuple[str, ...]:
-        """See `steward.Ground.sealed`."""
-        return (await seal_of(self._info.common_dir, self._state().baseline_commit, settings)).shown
-
-    async def check(self, settings: Settings) -> None:
-        """See `steward.Ground.check`."""
-        self._machine.check(settings)
-        if not await self._host.is_trusted(self._info.top, trust_digest(settings)):
-            raise SidError(
-                "a setting that trust covers was changed",
-                hint=f"look at it and confirm: {self._run.command('init', '--trust')}",
-            )
-
-    async def other_runs(self, window: int) -> tuple[RunLessons, ...]:
-        """See `steward.Ground.other_runs`."""
-        files, run = self._host.lessons, self._run
-        others, unreadable = await trio.to_thread.run_sync(files.others, run.run_id, run.repo, window)
-        for why in unreadable:
-            self.tell("lessons_unreadable", why)
-        return others
-
-    def tell(self, event: str, why: str) -> None:
-        """See `steward.Ground.tell`."""
-        self._host.emit("warning", event, run_id=self._run.run_id, why=why)
-
-    def _worktrees(self, state: RunState) -> list[str]:
-        if state.round is None:
-            return []
-        return [
-            ids.worktree_name(state.topic, state.round.iteration, executor)
-            for executor in state.round.executions
-        ]
 
 
 class MakeRunConductor:

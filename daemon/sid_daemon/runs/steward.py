@@ -13,6 +13,7 @@ from typing import Protocol
 import trio
 
 from sid_actors.actor import Actor
+from sid_actors.git.master import Head
 from sid_actors.watching.activity import ActivityLog
 from sid_actors.work_failed import work_failed
 from sid_daemon import track_config
@@ -33,7 +34,7 @@ class Ground(Protocol):
     async def check_free(self, iteration: int, agents: int) -> None:
         """Refuse a new round whose worktrees or branches would meet something of the user's."""
 
-    async def head(self) -> tuple[str, bool]:
+    async def head(self) -> Head:
         """Return the improvement branch's head, and whether wins wait on a ref of ours."""
 
     async def sealed(self, settings: Settings) -> tuple[str, ...]:
@@ -87,7 +88,7 @@ class Steward(Actor[PrepareRound | ReturnIdeas, Answer]):
         ideas: tuple[str, ...] = ()
         if message.take_ideas:
             ideas = await trio.to_thread.run_sync(track_config.take_ideas, self.root, message.iteration)
-        head, on_side_ref = await self.ground.head()
+        head = await self.ground.head()
         return RoundPrepared(
             cause=message.id,
             settings=read.settings,
@@ -95,8 +96,8 @@ class Steward(Actor[PrepareRound | ReturnIdeas, Answer]):
             rules=read.rules,
             families=read.families,
             ideas=ideas,
-            head=head,
+            head=head.commit,
             sealed=await self.ground.sealed(read.settings),
-            on_side_ref=on_side_ref,
+            on_side_ref=head.on_side_ref,
             others=await self.ground.other_runs(read.settings.lessons_window),
         )
