@@ -99,6 +99,18 @@ def test_a_database_that_was_taken_away_is_put_back_whole(journal: Journal) -> N
     again.close()
 
 
+def test_a_second_daemon_on_the_same_run_is_named_and_nothing_is_damaged(journal: Journal) -> None:
+    journal.append(batch(1))
+    second = Journal(journal.path)
+    second.append(batch(2))
+    with pytest.raises(StoreError, match="another daemon goes on with this run") as raised:
+        journal.append(batch(3))
+    assert "move it away" not in raised.value.hint
+    assert [seq for seq, _ in second.each_event()] == [1, 2]
+    assert second.damage() == []
+    second.close()
+
+
 async def test_damage_at_a_random_place_is_told_clearly_or_does_no_harm(short_dir: Path) -> None:
     root = short_dir / "root"
     store = RunStore(root, short_dir / "copy.db")

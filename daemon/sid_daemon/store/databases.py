@@ -72,6 +72,11 @@ def fault(
         error: Of SQLite or the system.
         damaged: What helps once a damaged one is moved away.
     """
+    if isinstance(error, sqlite3.IntegrityError):  # events are numbered by the one daemon that writes them
+        return StoreError(
+            f"{path}: another daemon goes on with this run",
+            hint="end that one ('sictl daemon shutdown' with its SID_SOCKET), then start again",
+        )
     if not isinstance(error, OSError) and getattr(error, "sqlite_errorcode", 0) & 0xFF not in _SURROUNDINGS:
         return StoreError(
             f"{path} is damaged: {str(error)[:120]}",
