@@ -38,7 +38,7 @@ def test_places_that_are_no_repository_with_commits(world: World, repo: MakeRepo
         assert words in one_line(world.init(made, agent, code=1))
         assert not (made.path / ".sid").exists()
     missing = Repo(short_dir / "missing")
-    assert "no folder" in one_line(world.init(missing, agent, code=2))
+    assert "is not a folder" in one_line(world.init(missing, agent, code=2))
 
 
 @pytest.mark.parametrize(
