@@ -58,13 +58,13 @@ class Intake:
     def __init__(self, host: Host, open_site: OpenSite) -> None:
         self._host = host
         self.open_site = open_site
-        self._turns: dict[str, trio.Lock] = {}
+        self._locks: dict[str, trio.Lock] = {}
 
     @asynccontextmanager
     async def _at(self, repo: str, root: str | None, topic: str | None) -> AsyncIterator[Site]:
         """Open a repository for one request at a time: set-up measures in one place, and a start must not meet it."""
         site = await self.open_site(repo, root, topic_slug(topic or ""))
-        async with self._turns.setdefault(site.info.common_dir, trio.Lock()):
+        async with self._locks.setdefault(site.info.common_dir, trio.Lock()):
             try:
                 yield site
             finally:
