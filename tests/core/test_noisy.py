@@ -420,6 +420,8 @@ def test_a_simplification_is_merged_if_shown_no_worse():
     assert ends(verdict)[0] > -0.02
     worse = {**truths, "executor_1": 99.0, "merged": 95.0}
     assert Bench(gauss(worse, 0.004)).judge(state).winner is None
+    longer = noisy(entries[1:], accept="non_inferior", tolerance=0.02)
+    assert Bench(gauss(truths, 0.004)).judge(longer).reason == "no candidate has fewer lines"
 
 
 def test_duet_names_the_arm_that_runs_beside():

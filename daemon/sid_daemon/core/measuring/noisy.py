@@ -151,6 +151,8 @@ def _nobody(session: Session, entrants: Sequence[Entrant], unable: str | None = 
         verdict = session.end("no_winner", unable or NO_SCORE)
     elif all(status != "success" for status in found):
         verdict = session.end("no_winner", unable or screened_out(gain))
+    elif best is None and session.policy.accept == "non_inferior":
+        verdict = session.end("no_improvement", unable or "no candidate has fewer lines")
     else:
         verdict = session.end("no_improvement", unable or f"no gain seen in the screen{shown}")
     if best is None:
