@@ -33,6 +33,7 @@ _STEPS = ("research", "planning", "critic_review", "execution", "tournament", "r
 _STEP_WORDS = ("research", "plan", "review", "execute", "tournament", "record")
 _GOOD = ("target_reached", "plateau", "max_iterations")
 _BAD = ("failed", "blocked", "circuit_breaker", "budget")
+_BAD_MOST = 5
 _LAST_ROUNDS = 5
 _ETA_ROUNDS_MIN = 3
 
@@ -76,7 +77,12 @@ def overview(info: Row, rows: Sequence[Row], look: Look) -> str:
             f"{active} of {len(rows)} runs active" if rows else "no runs yet: 'sictl init' sets one up",
         )
     )
-    lines = [*(_needs_user(row, look) for row in rows if row.get("reason") and row["status"] in _BAD), head]
+    bad = [row for row in rows if row.get("reason") and row["status"] in _BAD]
+    lines = [_needs_user(row, look) for row in bad[-_BAD_MOST:]]
+    if earlier := len(bad) - len(lines):
+        told = f"! {earlier} earlier {'run' if earlier == 1 else 'runs'} too: 'sictl status RUN' says why"
+        lines.insert(0, look.paint(told, "red", "bold"))
+    lines.append(head)
     if rows:
         body = [
             (

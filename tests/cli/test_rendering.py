@@ -85,6 +85,15 @@ def test_what_needs_the_user_comes_first():
     )
 
 
+def test_an_overview_of_many_failures_tells_the_newest_and_counts_the_others():
+    rows = [run_row(run_id=f"r{number}", status="failed", reason="gone") for number in range(40)]
+    lines = status_text.overview(INFO, rows, PLAIN).split("\n")
+    assert lines[0] == "! 35 earlier runs too: 'sictl status RUN' says why"
+    assert [line.split()[1] for line in lines[1:6]] == ["r35", "r36", "r37", "r38", "r39"]
+    assert not lines[6].startswith("!")
+    assert len(lines) == 6 + 1 + 1 + 40
+
+
 def test_nothing_but_ascii_where_the_terminal_has_no_more():
     shown = status(run_row(interval=[800.0, None]), [round_row(n) for n in range(1, 5)], look=ASCII)
     assert shown.isascii()
