@@ -295,6 +295,25 @@ def test_a_repository_made_anew_at_an_old_path_gets_a_run_of_its_own(world: Worl
 
 
 @pytest.mark.slow
+def test_a_benchmark_that_the_improvement_branch_does_not_have_yet_is_refused_with_its_name(
+    world: World, numbers: Repo
+) -> None:
+    agent = world.agent()
+    world.init(numbers, agent)
+    old = numbers.git("rev-parse", "--short=12", "improve/raise_the_number")
+    numbers.commit({"better.sh": "cat value.txt\n"})
+
+    again = ("init", numbers.path, "--benchmark", "sh better.sh", "--trust")
+    refused = world.sictl(*again, code=5).err
+    assert f"fails on improve/raise_the_number at {old}" in refused
+    assert "merge main into that branch" in refused
+
+    numbers.git("fetch", ".", "main:improve/raise_the_number")
+    world.sictl(*again)
+    world.run(numbers, "--rounds", "1")
+
+
+@pytest.mark.slow
 def test_wins_wait_on_a_ref_of_ours_while_the_user_is_on_the_branch(world: World, numbers: Repo) -> None:
     world.init(numbers, world.agent())
     numbers.git("checkout", "--quiet", "improve/raise_the_number")

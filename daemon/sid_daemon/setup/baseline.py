@@ -29,8 +29,16 @@ from sid_protocol.settings import (
 from sid_protocol.status import BaselineReport
 
 
-async def calibrate(site: Site, commit: str, settings: Settings) -> tuple[list[BenchRun], Calibrated]:
+async def calibrate(
+    site: Site, commit: str, settings: Settings, *, branch: str | None = None
+) -> tuple[list[BenchRun], Calibrated]:
     """Measure the baseline as often as the measuring core asks for.
+
+    Args:
+        site: The repository.
+        commit: What to measure.
+        settings: How.
+        branch: The branch that it is the head of, where that is not the user's own.
 
     Raises:
         Refused: a run fails, with the command's own words.
@@ -45,9 +53,13 @@ async def calibrate(site: Site, commit: str, settings: Settings) -> tuple[list[B
     while not isinstance(ask := calibration.next_ask(state), Calibrated):
         run = await site.measure(commit, settings)
         if run.score is None:
+            where, work = "the baseline", "make it work by hand first"
+            if branch is not None:
+                where = f"{branch} at {commit[:12]}"
+                work = f"merge {settings.target_branch} into that branch, or make it work there"
             raise Refused(
-                f"the benchmark fails on the baseline: {run.why}",
-                hint=f"make it work by hand first: {settings.benchmark_command}",
+                f"the benchmark fails on {where}: {run.why}",
+                hint=f"{work}: {settings.benchmark_command}",
                 data={"status": run.status, "category": run.category, "output": run.raw[-2000:]},
             )
         runs.append(run)

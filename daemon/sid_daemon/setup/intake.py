@@ -37,7 +37,7 @@ from sid_daemon.setup.drafting import (
 from sid_daemon.store.registry import KnownRun
 from sid_protocol.errors import AlreadyRunning, NoSuchRun, Refused
 from sid_protocol.events import RoundsAsked
-from sid_protocol.ids import goal_slug, topic_slug
+from sid_protocol.ids import goal_slug, improve_branch, topic_slug
 from sid_protocol.locations import track_command
 from sid_protocol.params import InitParams, ReplayParams, StartParams
 from sid_protocol.settings import (
@@ -141,7 +141,8 @@ class Intake:
                 earlier = None
                 slug = present.goal_slug if not draft.fresh_goal else goal_slug(draft.objective)
             head = await site.improve_head(slug) or commit
-            runs, found = await calibrate(site, head, draft.settings)
+            branch = improve_branch(slug) if head != commit else None
+            runs, found = await calibrate(site, head, draft.settings, branch=branch)
             red = await site.guards_red(head, draft.settings)
             await site.exclude_ours()  # before there is anything to be kept out
             await trio.to_thread.run_sync(write_config, draft)
