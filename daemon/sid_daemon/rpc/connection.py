@@ -210,7 +210,10 @@ class Connection:
                 self._reader.receive(data)
                 while True:
                     # First the slot: a line that was taken must not be lost to a cancellation.
-                    await self._slots.acquire()
+                    try:
+                        self._slots.acquire_nowait()
+                    except trio.WouldBlock:
+                        await self._slots.acquire()
                     async with self._turns:
                         line = self._reader.next_line()
                         if line is None:
