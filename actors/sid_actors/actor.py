@@ -9,6 +9,7 @@ is answered by the supervisor. An actor has no timer, retries nothing and decide
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -52,6 +53,7 @@ class WorkRegistry:
 
     works: dict[str, Work] = field(default_factory=dict)
     clock: AgentClock = field(default_factory=AgentClock)
+    on_cost: Callable[[], None] = lambda: None
 
     def expect(self, command_id: str, actor: str) -> Work:
         """Enter a command that was put into an actor's mailbox, so that it can be cancelled there, too.
@@ -67,9 +69,8 @@ class WorkRegistry:
     def begin(self, command_id: str, actor: str) -> Work:
         """Return the work of a command that an actor has taken from its mailbox, its clock at zero."""
         work = self.works.get(command_id) or self.expect(command_id, actor)
-        work.activity = ActivityLog(
-            clock=self.clock
-        )  # a clock that starts now, not when the letter was posted
+        # A clock that starts now, not when the letter was posted.
+        work.activity = ActivityLog(clock=self.clock, on_cost=self.on_cost)
         work.since = self.clock.now()
         return work
 

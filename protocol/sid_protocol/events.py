@@ -121,6 +121,15 @@ class TurnsCut(Event):
     """By role."""
 
 
+class TurnPaid(Event):
+    """An agent's turn goes on; so much it has cost by now, which counts if the daemon dies before its end."""
+
+    kind: Literal["turn_paid"] = "turn_paid"
+    target: str
+    """Its command's id."""
+    cost: Cost
+
+
 class RunPaused(Event):
     """No new work until `resume`."""
 
@@ -481,6 +490,7 @@ AnyEvent = Annotated[
     | StopRequested
     | RunStopped
     | TurnsCut
+    | TurnPaid
     | RunPaused
     | RunResumed
     | RunFailed

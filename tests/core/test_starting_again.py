@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from sid_daemon.core.creation import create, recreate
+from sid_daemon.core.state import Spent
+from sid_protocol.events import ActorCrashed, AgentFailed, RunStopped, TurnPaid, TurnsCut
+from sid_protocol.records import Cost
 from tests.core.play import BASE, Play, World, created, played
 from tests.core.test_run import second_wins, settings
 
@@ -50,3 +53,42 @@ def test_another_init_writes_no_other_commit_beside_the_first_baseline() -> None
     play.feed(created(settings(max_iterations=2), baseline_commit=play.now.head))
 
     assert json.loads(play.files["tracking/baseline.json"])["commit"] == BASE
+
+
+def test_what_a_turn_had_cost_when_the_daemon_died_is_spent_once() -> None:
+    so_far, whole = Cost(input_tokens=100, usd=1.0, calls=2), Cost(input_tokens=500, usd=5.0, calls=7)
+    play = Play(World(settings(max_iterations=9), score=second_wins))
+    play.start()
+    while not play.now.outstanding or play.queue[0].kind != "draft_plan":
+        assert play.turn()
+    cut, ended = play.queue[0].id, play.queue[1]
+    for target in cut, ended.id:
+        play.feed(TurnPaid(target=target, cost=Cost(input_tokens=9, usd=0.1, calls=1)))
+        play.feed(TurnPaid(target=target, cost=so_far))
+    before = play.now.spent.get("planner", Spent())
+    play.feed(AgentFailed(cause=ended.id, why="no", cost=whole, duration_s=1.0))
+    play.feed(TurnPaid(target=ended.id, cost=whole))  # its report comes late
+    assert play.now.spent["planner"].usd == (before.usd or 0.0) + 5.0
+    for _ in range(2):
+        play.start(again=True, crashed=True)
+        assert play.now.spent["planner"].usd == (before.usd or 0.0) + 6.0
+        assert play.now.round is not None
+        assert play.now.round.cost.calls == before.calls + 9
+    assert play.now.paid == {}
+
+
+@pytest.mark.parametrize("end", ["stopped", "crashed"])
+def test_a_cut_turn_is_told_once_by_a_stop_and_counts_where_its_actor_crashed(end: str) -> None:
+    play = Play(World(settings(max_iterations=9), score=second_wins))
+    play.start()
+    while not play.now.outstanding or play.queue[0].kind != "draft_plan":
+        assert play.turn()
+    cost, cut = Cost(input_tokens=100, usd=1.0, calls=2), play.queue[0].id
+    play.feed(TurnPaid(target=cut, cost=cost))
+    if end == "stopped":
+        play.feed(TurnsCut(costs={"planner": cost}))
+        play.feed(RunStopped())
+        play.start()
+    else:
+        play.feed(ActorCrashed(cause=cut, actor="planner_a", error="boom"))
+    assert play.now.spent["planner"].usd == 1.0

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 import trio.from_thread
 
@@ -171,3 +173,32 @@ def test_a_stop_closes_the_connections_and_keeps_count_of_what_was_spent(world: 
     # Calls in the middle of which it was stopped count, too; what they wrote was not told.
     spent = row["budget"]["calls"]["spent"]
     assert spent == len(server.bodies)
+
+
+@pytest.mark.slow
+def test_a_killed_daemon_forgets_no_call_and_counts_none_twice(world: World, numbers: Repo) -> None:
+    world.env["ANTHROPIC_API_KEY"] = KEY
+    held = threading.Event()
+
+    def reply(body: dict[str, Any]) -> Say:
+        said = agents(body)
+        edits = any(block["name"] == "edit" for block in said.blocks if block["type"] == "tool_use")
+        if edits and not held.is_set():
+            held.set()
+            return Say(said.blocks, manner="stall")
+        return said
+
+    with served(reply) as server:
+        set_up(world, numbers, server.url)
+        world.sictl("start", numbers.path, "--rounds", "1")
+        assert held.wait(60)
+        limit = time.monotonic() + 60
+        while world.row(numbers)["budget"]["calls"]["spent"] != len(server.bodies):
+            assert time.monotonic() < limit
+        world.kill()
+        world.run(numbers)
+        row = world.row(numbers)
+    assert row["budget"]["calls"]["spent"] == len(server.bodies)
+    # A call in the middle of which it was killed had told what its prompt took.
+    read = sum(role["input_tokens"] for role in row["budget"]["roles"])
+    assert read == sum(server.usage_input(body) + 10 for body in server.bodies)

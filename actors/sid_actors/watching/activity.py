@@ -40,6 +40,7 @@ class ActivityLog:
         processes: Returns what the turn's processes do; set while there are any.
         unfinished: What it printed after its last line: a question that waits for an answer has no end of line.
         worktree: Where an executor edits; its changed files are signs of life and edits.
+        on_cost: Told that the cost has grown while the turn goes on.
         request: What the open request to a model waits for, in words; empty where none is open.
     """
 
@@ -58,6 +59,7 @@ class ActivityLog:
     request_since: float | None = None
     request: str = ""
     cost: Cost = field(default_factory=Cost)
+    on_cost: Callable[[], None] = lambda: None
     processes: Callable[[], Seen] | None = None
     processes_killed: int = 0
     unfinished: str = ""
@@ -80,6 +82,11 @@ class ActivityLog:
         changed = signs.newest != before.newest if before else signs.newest > self.started_at
         if sign := "editing" if changed else at_work(before or Signs(), signs, now - looked):
             self._show(sign)
+
+    def pay(self, cost: Cost) -> None:
+        """Note what the turn has cost by now."""
+        self.cost = cost
+        self.on_cost()
 
     def touch(self, doing: str | None = None) -> None:
         """Note a sign of life, and what the agent is at."""

@@ -74,6 +74,7 @@ from sid_protocol.events import (
     RunStarted,
     RunStopped,
     StopRequested,
+    TurnPaid,
     TurnsCut,
     WorkFailed,
     WorkHalted,
@@ -160,6 +161,10 @@ def _on_request(transition: Transition, event: AnyEvent) -> None:
         case TurnsCut():
             for role, cost in event.costs.items():
                 transition.spend(role, cost, 0.0)
+            transition.set(paid={})
+        case TurnPaid():
+            if event.target in transition.state.outstanding:
+                transition.set(paid={**transition.state.paid, event.target: event.cost})
         case RunPaused():
             transition.set(status="paused")
         case RunResumed():
@@ -175,7 +180,16 @@ def _on_request(transition: Transition, event: AnyEvent) -> None:
             return
 
 
+def _count_cut(transition: Transition) -> None:
+    """Spend what turns had cost that a daemon's death has cut; they are done again."""
+    for key, cost in transition.state.paid.items():
+        if isinstance(command := transition.state.outstanding.get(key), AgentCommand):
+            transition.spend(role_of(command), cost, 0.0)
+    transition.set(paid={})
+
+
 def _on_started(transition: Transition, event: RunStarted) -> None:
+    _count_cut(transition)
     state = transition.state
     if event.again and state.stopping and not state.suspended:
         transition.set(status="user_stopped", stopping=False, reason="stopped by the user")
@@ -279,6 +293,7 @@ def _on_answer(transition: Transition, event: AnyEvent) -> None:
     if isinstance(event, WorkFailed):
         _on_work_failed(transition, event)
         return
+    paid = transition.state.paid.get(event.cause)
     command = transition.settle(event.cause)
     if command is None:
         return
@@ -286,6 +301,8 @@ def _on_answer(transition: Transition, event: AnyEvent) -> None:
         stragglers.forget_kill(transition, command)
     if isinstance(event, Turned) and isinstance(command, AgentCommand):
         transition.spend(role_of(command), event.cost, event.duration_s)
+    if isinstance(event, ActorCrashed) and isinstance(command, AgentCommand) and paid is not None:
+        transition.spend(role_of(command), paid, 0.0)
     if isinstance(event, WorkHalted) and isinstance(command, AgentCommand) and event.cost != Cost():
         transition.spend(role_of(command), event.cost, 0.0)
     _route(transition, event, command)

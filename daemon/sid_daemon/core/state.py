@@ -239,6 +239,8 @@ class RunState:
     held: bool = False
     outstanding: dict[str, AnyCommand] = field(default_factory=dict)
     spent: dict[str, Spent] = field(default_factory=dict)
+    paid: dict[str, Cost] = field(default_factory=dict)
+    """What turns that are under way have cost by now, by command; not in `spent` yet."""
     unpaid: str = ""
     """Why a model was not called: which limit of the budget it would have passed."""
     wall_s: float = 0.0

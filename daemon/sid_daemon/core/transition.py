@@ -87,6 +87,8 @@ class Transition:
             if key != cause and not (isinstance(value, Halt | Inspect | Kill) and value.target == cause)
         }
         self.set(outstanding=rest)
+        if cause in self.state.paid:
+            self.set(paid={key: cost for key, cost in self.state.paid.items() if key != cause})
         return command
 
     def spend(self, role: str, cost: Cost, wall_s: float) -> None:
@@ -103,6 +105,15 @@ class Transition:
             agent_id=agent, role=role, attempt=attempt, why=why[:1000], at=self.at, budget=budget, final=final
         )
         self.set_round(failures=(*self.round.failures, failure))
+
+
+def spent_by_now(state: RunState) -> dict[str, Spent]:
+    """Return what a run has spent by role, with the calls of turns that are under way."""
+    spent = state.spent
+    for key, cost in state.paid.items():
+        if isinstance(command := state.outstanding.get(key), AgentCommand):
+            spent = _with(spent, role_of(command), cost, 0.0)
+    return spent
 
 
 def _with(spent: dict[str, Spent], role: str, cost: Cost, wall_s: float) -> dict[str, Spent]:

@@ -15,6 +15,7 @@ from sid_daemon.core.longterm.ladder import rung_of
 from sid_daemon.core.measuring.evidence import Direction, Scale
 from sid_daemon.core.rounds.round import seconds_between
 from sid_daemon.core.state import RunState
+from sid_daemon.core.transition import spent_by_now
 from sid_daemon.figures import difference
 from sid_daemon.report.text import gained, status_notes
 from sid_daemon.store.views_state import current_step
@@ -105,7 +106,8 @@ def _counters(state: RunState) -> Counters:
 
 
 def _budget(state: RunState, now: str | None, forecast: ForecastRow | None) -> BudgetRow:
-    budget, spent = state.settings.budget, state.spent.values()
+    budget, by_now = state.settings.budget, spent_by_now(state)
+    spent = by_now.values()
     wall_s = state.wall_s
     if now is not None and state.running_since is not None:
         wall_s += seconds_between(state.running_since, now)
@@ -119,7 +121,7 @@ def _budget(state: RunState, now: str | None, forecast: ForecastRow | None) -> B
         # Without a model no call is made that anybody pays for.
         calls=Spend(spent=sum(one.calls for one in spent) if models else None, limit=budget.calls),
         wall_s=Spend(spent=wall_s, limit=budget.wall_s),
-        roles=[RoleSpend(role=role, **asdict(one)) for role, one in state.spent.items()],
+        roles=[RoleSpend(role=role, **asdict(one)) for role, one in by_now.items()],
         forecast=forecast,
     )
 

@@ -25,6 +25,7 @@ from sid_daemon.core.state import RunState
 from sid_daemon.core.transition import by_role
 from sid_daemon.log.record import Emit
 from sid_daemon.runs.announcing import Announcer
+from sid_daemon.runs.cost_watch import CostWatch
 from sid_daemon.runs.deadline_watch import DeadlineWatch
 from sid_daemon.runs.folding import Folded, fold_batch
 from sid_daemon.runs.runstore import RunStore
@@ -121,6 +122,7 @@ class Conductor:
         self._deadlines = DeadlineWatch(
             self._supervisor.works, lambda: self._under_way, lambda: self.state.settings, self._up.send
         )
+        self._costs = CostWatch(self._supervisor.works, self._up.send)
         self._cut: dict[str, Work] = {}
         self._suspending = False
         self._stop_grace_s = STOP_GRACE_S
@@ -180,6 +182,7 @@ class Conductor:
                 self._nursery = nursery
                 nursery.start_soon(self._supervise)
                 nursery.start_soon(self._deadlines.run)
+                nursery.start_soon(self._costs.run)
                 nursery.start_soon(self.announcer.run)
                 await self._supervisor.started.wait()
                 try:

@@ -25,7 +25,7 @@ from sid_actors.backends.model.sse import EventReader
 from sid_actors.backends.model.trouble import Trouble, trouble_of
 from sid_actors.watching.activity import ActivityLog
 from sid_protocol.errors import BackendError
-from sid_protocol.prices import Price
+from sid_protocol.prices import Price, Usage
 from sid_protocol.purse import Amount, Ask
 from sid_protocol.records import Cost
 
@@ -164,7 +164,7 @@ class Caller:
                 self.activity.doing = f"waiting for {self.model}" if doing == "starting" else doing
                 self.activity.request_since = self.activity.clock.now()
                 self.activity.request = f"connects to the service of {self.model}"
-                await self._stream(request, reserved.output, reply)
+                await self._stream(request, reserved, reply)
                 reply.finish()
             except self.errors as error:
                 return trouble_of(error, self.hide)
@@ -189,14 +189,14 @@ class Caller:
     def _on_wait(self, seconds: float) -> None:
         self.activity.doing = f"waiting {seconds:.1f} s for the rate limit"
 
-    async def _stream(self, request: dict[str, Any], output: int, reply: Reply) -> None:
+    async def _stream(self, request: dict[str, Any], reserved: Reservation, reply: Reply) -> None:
         """Send a request and fold the events of its answer.
 
         The SDK's own events are left alone: a fault in the middle of them leaves its readers open. Here a fault
         closes the connection first, and reading on then ends them all.
         """
         stream = await self.client.messages.create(
-            model=self.model, max_tokens=output, stream=True, **request
+            model=self.model, max_tokens=reserved.output, stream=True, **request
         )
         events = EventReader()
         fault: Exception | None = None
@@ -207,7 +207,7 @@ class Caller:
                         continue
                     try:
                         for event in events.feed(chunk):
-                            self._seen(reply, event)
+                            self._seen(reply, event, reserved)
                     except BrokenStreamError as error:
                         fault = error
                         await stream.response.aclose()
@@ -222,9 +222,13 @@ class Caller:
         if fault is not None and not reply.ended:
             raise fault
 
-    def _seen(self, reply: Reply, event: dict[str, Any]) -> None:
+    def _seen(self, reply: Reply, event: dict[str, Any], reserved: Reservation) -> None:
         """Fold one event, and note it as a sign of life."""
         piece = reply.feed(event)
+        if event.get("type") == "message_start":
+            self.activity.pay(
+                self._cost + self._cost_of(reply.used(reserved.amount.tokens - reserved.output, 0))
+            )
         if self._begun is not None:
             self._begun.set()
         self.activity.request_since = self.activity.clock.now()
@@ -241,17 +245,9 @@ class Caller:
         if not reply.begun:
             self._add(Cost(calls=1))
             return Amount(calls=1)
-        usd = self.price.usd(used) if self.price else None
+        cost = self._cost_of(used)
         self.last_input = used.read
-        self._add(
-            Cost(
-                input_tokens=used.read,
-                output_tokens=used.output,
-                cached_tokens=used.cache_read,
-                usd=usd,
-                calls=1,
-            )
-        )
+        self._add(cost)
         self.tell(
             "debug",
             "model_called",
@@ -259,11 +255,20 @@ class Caller:
             input_tokens=used.read,
             cached_tokens=used.cache_read,
             output_tokens=used.output,
-            usd=usd,
+            usd=cost.usd,
             stop_reason=reply.stop_reason,
         )
-        return Amount(usd=usd or 0.0, tokens=used.read + used.output, calls=1)
+        return Amount(usd=cost.usd or 0.0, tokens=used.read + used.output, calls=1)
+
+    def _cost_of(self, used: Usage) -> Cost:
+        return Cost(
+            input_tokens=used.read,
+            output_tokens=used.output,
+            cached_tokens=used.cache_read,
+            usd=self.price.usd(used) if self.price else None,
+            calls=1,
+        )
 
     def _add(self, more: Cost) -> None:
         self._cost = self._cost + more
-        self.activity.cost = self._cost
+        self.activity.pay(self._cost)
