@@ -74,6 +74,7 @@ def run_daemon(*, idle_exit_s: float | None = None, ready_fd: int | None = None)
     """
     _share_memory()
     _take_descriptors()
+    _dump_no_core()
     home = os.environ["HOME"]
     state_dir = Path(locations.state_dir(os.environ, home))
     settings = read_daemon_settings(Path(locations.config_path(os.environ, home)))
@@ -120,6 +121,11 @@ def _take_descriptors() -> None:
         )
     if soft != resource.RLIM_INFINITY and soft < allowed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+
+
+def _dump_no_core() -> None:
+    """Leave no memory behind in a crash: the key of a model service is in it."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
 class _Daemon:

@@ -557,6 +557,15 @@ async def test_without_a_key_nothing_is_sent(stage: Stage) -> None:
     assert server.bodies == []
 
 
+@pytest.mark.parametrize("kind", ["pipe", "folder"])
+async def test_a_key_file_that_is_no_file_holds_nobody_up(stage: Stage, kind: str) -> None:
+    path = stage.repo / "key"
+    os.mkfifo(path) if kind == "pipe" else path.mkdir()
+    async with model_server(good) as server:
+        with pytest.raises(SettingsInvalid, match="no regular file"):
+            await stage.play(server, api_key_file=str(path))
+
+
 # The budget
 
 

@@ -163,6 +163,12 @@ def test_opencode_events() -> None:
     assert [tool.split("#")[0] for tool in reader.activity.tools] == ["bash"]
 
 
+def test_what_opencode_tells_of_its_cache_and_of_its_thoughts_was_paid_for_too() -> None:
+    tokens = {"input": 8, "output": 1, "reasoning": 4, "cache": {"read": 70, "write": 20}}
+    finish = {"type": "step_finish", "part": {"type": "step-finish", "cost": 0.5, "tokens": tokens}}
+    assert read([finish]).cost == Cost(input_tokens=98, output_tokens=5, usd=0.5)
+
+
 def test_the_same_call_twice_is_a_repeat_and_another_is_not() -> None:
     calls = [
         {"type": "tool_use", "id": str(n), "name": "Bash", "input": {"command": command}}

@@ -313,7 +313,7 @@ def test_a_socket_that_is_deleted_is_made_again(world: World) -> None:
 
 
 @pytest.mark.slow
-def test_a_daemon_takes_what_descriptors_it_may_have_and_says_where_they_are_too_few(world: World) -> None:
+def test_a_daemon_takes_what_descriptors_it_may_have_and_dumps_no_core(world: World) -> None:
     def started(limits: str) -> subprocess.Popen[str]:
         command = f"{limits} && exec '{BIN}/sid'"
         return world.spawn(["sh", "-c", command], stderr=subprocess.PIPE, text=True, cwd="/")
@@ -321,10 +321,11 @@ def test_a_daemon_takes_what_descriptors_it_may_have_and_says_where_they_are_too
     refused = started("ulimit -n 20")
     assert "ulimit -n 4096" in refused.communicate(timeout=HANG_S)[1].removesuffix("\n").splitlines()[0]
     assert refused.returncode == 5
-    daemon = started("ulimit -Sn 100 && ulimit -Hn 512")
+    daemon = started("ulimit -Sn 100 && ulimit -Hn 512 && ulimit -Sc $(ulimit -Hc)")
     assert daemon.stderr
     daemon.stderr.readline()
     assert resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE) == (512, 512)
+    assert resource.prlimit(daemon.pid, resource.RLIMIT_CORE)[0] == 0
     daemon.terminate()
     daemon.communicate(timeout=HANG_S)
     assert daemon.returncode == 0

@@ -94,13 +94,23 @@ def number_of(node: dict[str, Any], *keys: str) -> float | None:
 
 
 def tokens_of(usage: dict[str, Any]) -> dict[str, float]:
-    """Return the tokens in and out; what was read from or written to a cache went in, too."""
-    parts = [
+    """Return the tokens in and out; what was read from or written to a cache went in, too, and thoughts went out."""
+    cache = usage.get("cache")
+    kept = cache if isinstance(cache, dict) else {}
+    read = [
         number_of(usage, "input_tokens", "prompt_tokens", "input", "inputTokens"),
         number_of(usage, "cache_creation_input_tokens"),
         number_of(usage, "cache_read_input_tokens"),
+        number_of(kept, "write"),
+        number_of(kept, "read"),
     ]
-    known = [part for part in parts if part is not None]
-    output = number_of(usage, "output_tokens", "completion_tokens", "output", "outputTokens")
-    found = {"input": sum(known)} if known else {}
-    return found if output is None else {**found, "output": output}
+    # Elsewhere thoughts are part of the output.
+    written = [
+        number_of(usage, "output_tokens", "completion_tokens", "output", "outputTokens"),
+        number_of(usage, "reasoning"),
+    ]
+    sums = {
+        name: [part for part in parts if part is not None]
+        for name, parts in (("input", read), ("output", written))
+    }
+    return {name: sum(known) for name, known in sums.items() if known}

@@ -7,6 +7,7 @@ Blocking. The key is returned to its user alone: it is in no setting, no log, no
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,6 +18,7 @@ VARIABLE = "ANTHROPIC_API_KEY"
 CREDENTIAL = "anthropic_api_key"
 """The name of the systemd credential (`LoadCredential=anthropic_api_key:PATH`)."""
 _LONGEST = 1000
+_ALONE = "write the key into it, alone"
 
 
 def read_key(settings: Settings, repo: str, environ: Mapping[str, str] = os.environ) -> str:
@@ -57,11 +59,17 @@ def has_key() -> bool:
 
 def _from_file(path: Path) -> str:
     try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            return file.read(_LONGEST + 100)
+        # Without O_NONBLOCK a pipe would hold its reader until somebody wrote into it.
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISREG(os.fstat(file).st_mode):
+                raise SettingsInvalid("api_key_file", f"{path} is no regular file", hint=_ALONE)
+            return os.read(file, _LONGEST + 100).decode("utf-8", "replace")
+        finally:
+            os.close(file)
     except OSError as error:
         raise SettingsInvalid(
-            "api_key_file", f"{path} cannot be read: {error.strerror}", hint="write the key into it, alone"
+            "api_key_file", f"{path} cannot be read: {error.strerror}", hint=_ALONE
         ) from None
 
 
