@@ -66,6 +66,7 @@ def test_what_a_turn_had_cost_when_the_daemon_died_is_spent_once() -> None:
         play.feed(TurnPaid(target=target, cost=Cost(input_tokens=9, usd=0.1, calls=1)))
         play.feed(TurnPaid(target=target, cost=so_far))
     before = play.now.spent.get("planner", Spent())
+    assert recreate(play.now, create(created(settings()))).spent["planner"].usd == (before.usd or 0.0) + 2.0
     play.feed(AgentFailed(cause=ended.id, why="no", cost=whole, duration_s=1.0))
     play.feed(TurnPaid(target=ended.id, cost=whole))  # its report comes late
     assert play.now.spent["planner"].usd == (before.usd or 0.0) + 5.0

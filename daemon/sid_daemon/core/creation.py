@@ -10,6 +10,7 @@ from typing import Any
 
 from sid_daemon.core.measuring.words import SelectionHistory
 from sid_daemon.core.state import RunState
+from sid_daemon.core.transition import spent_by_now
 from sid_protocol.events import RunCreated
 from sid_protocol.settings import Settings
 
@@ -73,7 +74,7 @@ def recreate(state: RunState, created: RunState) -> RunState:
         winner_families=state.winner_families,
         tried=state.tried,
         dry_rounds=state.dry_rounds if alike else 0,
-        spent=state.spent,
+        spent=spent_by_now(state),
         wall_s=state.wall_s,
         starts=state.starts,
         lessons=state.lessons,
