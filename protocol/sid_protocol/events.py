@@ -51,6 +51,14 @@ class CarriedOver(Message):
     breaker_count: int = 0
     winner_families: tuple[str | None, ...] = ()
     baseline_score: float | None = None
+    first_commit: str | None = None
+    """Where that score was measured, if the run began before its newest `init`; an audit holds the head against it."""
+    merges: int = 0
+    summed_gain: float = 0.0
+    summed_score: float = 0.0
+    audited: dict[str, Any] | None = None
+    audited_merges: int = 0
+    holdout_looks: int = 0
     theirs: dict[str, JsonValue] = Field(default_factory=dict)
     """Fields of its agent settings that are not ours: kept, and written again."""
 

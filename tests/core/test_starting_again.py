@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from sid_daemon.core.creation import create, recreate
+from sid_daemon.core.creation import carried_over, create, recreate
 from sid_daemon.core.state import Spent
-from sid_protocol.events import ActorCrashed, AgentFailed, RunStopped, TurnPaid, TurnsCut
+from sid_protocol.events import ActorCrashed, AgentFailed, CarriedOver, RunStopped, TurnPaid, TurnsCut
 from sid_protocol.records import Cost
 from tests.core.play import BASE, Play, World, created, played
 from tests.core.test_run import second_wins, settings
@@ -53,6 +53,29 @@ def test_another_init_writes_no_other_commit_beside_the_first_baseline() -> None
     play.feed(created(settings(max_iterations=2), baseline_commit=play.now.head))
 
     assert json.loads(play.files["tracking/baseline.json"])["commit"] == BASE
+
+
+def test_a_replay_of_the_time_since_another_init_audits_as_that_run_does() -> None:
+    play = Play(World(settings(max_iterations=3, measurement={"audit_every": 1}), score=second_wins))
+    play.start()
+    play.run()
+    again = recreate(play.now, create(created(settings(), baseline_commit=play.now.head)))
+    told = CarriedOver.model_validate_json(carried_over(again).model_dump_json())
+    replayed = create(created(settings(), baseline_commit=play.now.head, carried_over=told))
+
+    assert again.audited is not None
+    assert again.summed_gain > 0
+    kept = (
+        "iteration",
+        "baseline_score",
+        "first_commit",
+        "audited",
+        "audited_merges",
+        "summed_gain",
+        "summed_score",
+    )
+    assert [getattr(replayed, key) for key in kept] == [getattr(again, key) for key in kept]
+    assert replayed.history == again.history
 
 
 def test_what_a_turn_had_cost_when_the_daemon_died_is_spent_once() -> None:

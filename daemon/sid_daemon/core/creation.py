@@ -5,19 +5,21 @@ Called by `step` for `RunCreated` alone. Pure.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
+from sid_daemon.core.longterm.audit import Audited
 from sid_daemon.core.measuring.words import SelectionHistory
 from sid_daemon.core.state import RunState
 from sid_daemon.core.transition import spent_by_now
-from sid_protocol.events import RunCreated
+from sid_protocol.events import CarriedOver, RunCreated
 from sid_protocol.settings import Settings
 
 
 def create(event: RunCreated) -> RunState:
     """Return the state of a run that `init` has just made."""
-    over = event.carried_over
+    over = event.carried_over or CarriedOver()
+    history = learnt(event.calibration)
     mode = event.settings.measurement.mode
     return RunState(
         run_id=event.run_id,
@@ -27,21 +29,44 @@ def create(event: RunCreated) -> RunState:
         goal_slug=event.goal_slug,
         settings=event.settings,
         created_at=event.at,
-        baseline_score=_first_known(over.baseline_score if over else None, event.baseline_score),
+        baseline_score=event.baseline_score if over.baseline_score is None else over.baseline_score,
         baseline_commit=event.baseline_commit,
-        first_commit=event.baseline_commit,
+        first_commit=over.first_commit or event.baseline_commit,
         head=event.baseline_commit,
         best_score=event.baseline_score,
         noisy=mode == "noisy" or not event.deterministic,
         replay_of=event.replay_of,
-        history=learnt(event.calibration),
+        history=replace(history, merges=over.merges, holdout_looks=over.holdout_looks),
         run_timeout_s=event.calibration.get("run_timeout_s"),
-        iteration=over.iterations if over else 0,
-        completed=over.iterations if over else 0,
-        plateau_count=over.plateau_count if over else 0,
-        breaker_count=over.breaker_count if over else 0,
-        winner_families=over.winner_families if over else (),
-        theirs=over.theirs if over else {},
+        iteration=over.iterations,
+        completed=over.iterations,
+        plateau_count=over.plateau_count,
+        breaker_count=over.breaker_count,
+        winner_families=over.winner_families,
+        summed_gain=over.summed_gain,
+        summed_score=over.summed_score,
+        audited=_audited(over.audited),
+        audited_merges=over.audited_merges,
+        theirs=over.theirs,
+    )
+
+
+def carried_over(state: RunState) -> CarriedOver:
+    """Return what of a run's time before its newest `init` a replay of the time since begins with; `create` reads it."""
+    return CarriedOver(
+        iterations=state.completed,
+        best_score=state.best_score,
+        plateau_count=state.plateau_count,
+        breaker_count=state.breaker_count,
+        winner_families=state.winner_families,
+        baseline_score=state.baseline_score,
+        first_commit=state.first_commit,
+        merges=state.history.merges,
+        summed_gain=state.summed_gain,
+        summed_score=state.summed_score,
+        audited=asdict(state.audited) if state.audited else None,
+        audited_merges=state.audited_merges,
+        holdout_looks=state.history.holdout_looks,
     )
 
 
@@ -106,8 +131,12 @@ def _told_against_the_first(state: RunState, created: RunState) -> RunState:
     )
 
 
-def _first_known(carried: float | None, measured: float) -> float:
-    return measured if carried is None else carried
+def _audited(found: dict[str, Any] | None) -> Audited | None:
+    """Return what an earlier audit found; its interval comes back from JSON as a list."""
+    if found is None:
+        return None
+    interval = found["interval"]
+    return Audited(**{**found, "interval": None if interval is None else tuple(interval)})
 
 
 def _measure_alike(old: Settings, new: Settings) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sid_actors.git.rebuilding import take_down
+from sid_daemon.core.creation import carried_over
 from sid_daemon.core.run import step
 from sid_daemon.core.state import RunState
 from sid_daemon.redaction import E, Redactor
@@ -34,7 +35,6 @@ from sid_protocol.events import (
     BranchAdvanced,
     CandidateCommitted,
     CandidateRefused,
-    CarriedOver,
     DeadlinePassed,
     EvidenceTaken,
     RunCreated,
@@ -184,12 +184,4 @@ def _carrying(event: RunCreated, before: RunState | None, after: RunState) -> Ru
     event = event.model_copy(update={"repo": "", "root": ""})  # a replay has its own
     if before is None:
         return event
-    carried = CarriedOver(
-        iterations=after.completed,
-        best_score=after.best_score,
-        plateau_count=after.plateau_count,
-        breaker_count=after.breaker_count,
-        winner_families=after.winner_families,
-        baseline_score=after.baseline_score,
-    )
-    return event.model_copy(update={"carried_over": carried})
+    return event.model_copy(update={"carried_over": carried_over(after)})
