@@ -148,6 +148,13 @@ def test_whoever_computes_as_often_as_it_may_is_at_work(
     assert at_work(before, Signs(cpu_s=7.0 + cpu_s, ready_s=since), 100.0) == told
 
 
+@pytest.mark.parametrize(("any_ready_s", "told"), [(0.0, None), (40.0, None), (95.0, KEPT)])
+def test_what_short_commands_waited_is_known_of_their_job(any_ready_s: float, told: str | None) -> None:
+    before = Signs(any_ready_s=5.0)
+    now = Signs(cpu_s=1.0, ready_s={1: 2.0}, any_ready_s=5.0 + any_ready_s)
+    assert at_work(before, now, 100.0) == told
+
+
 def test_a_start_is_no_work() -> None:
     assert at_work(Signs(), Signs(cpu_s=0.04), 0.1) is None
     assert at_work(Signs(), Signs(), 0.0) is None

@@ -49,7 +49,7 @@ def watch(activity: ActivityLog, handle: JobHandle) -> None:
         states = tuple(f"{p.pid} {p.state} {p.wchan or '-'} {p.command}" for p in seen)
         sockets = tuple(f"{s.state} {s.remote}" for p in seen for s in p.sockets)
         ready_s = {thread: ready_s for p in seen for thread, ready_s in p.ready_s.items()}
-        return Seen(states, sockets, sum(p.cpu_s for p in seen), ready_s)
+        return Seen(states, sockets, sum(p.cpu_s for p in seen), ready_s, handle.ready_s())
 
     activity.processes = processes
 

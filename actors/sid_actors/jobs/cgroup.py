@@ -40,6 +40,17 @@ class JobCgroup:
                 found.update(int(line) for line in door.read_text().split())
         return found
 
+    def ready_s(self) -> float:
+        """Return how long any of its processes, ended ones too, stood ready so far without a processor, in seconds.
+
+        0 where the kernel does not count that (Documentation/accounting/psi.rst: `some` of `cpu.pressure`).
+        """
+        try:
+            told = (self.path / "cpu.pressure").read_text()
+        except OSError:
+            return 0.0
+        return int(told.split("\n", 1)[0].rpartition("total=")[2]) / 1e6
+
     def kill(self) -> None:
         """Send SIGKILL to all in it at once; kernels before 5.14 cannot, there the walk is alone."""
         with contextlib.suppress(FileNotFoundError):

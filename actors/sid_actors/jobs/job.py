@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 import trio
 
 from sid_actors.jobs import procfs
+from sid_actors.jobs.cgroup import JobCgroup
 from sid_actors.jobs.containment import Members, send_signal
 from sid_actors.jobs.output import Captured
 from sid_protocol.errors import WorldError
@@ -152,10 +153,14 @@ class JobHandle:
         pid: The host's id of its first process; with a sandbox, of the namespace's init.
         members: Finds its processes, parents first.
         limit: Cancelled when its deadline passes.
+        room: Its cgroup, where it has one.
     """
 
-    def __init__(self, pid: int, members: Members, limit: trio.CancelScope) -> None:
+    def __init__(
+        self, pid: int, members: Members, limit: trio.CancelScope, room: JobCgroup | None = None
+    ) -> None:
         self.pid = pid
+        self._room = room
         self._members: Members | None = members
         self._limit = limit
         self._left_s: float | None = None
@@ -164,6 +169,10 @@ class JobHandle:
     def snapshot(self) -> procfs.ProcessSnapshot:
         """Return what each of its processes is doing; blocks for some milliseconds. Empty after its end."""
         return procfs.snapshot(self._members() if self._members else ())
+
+    def ready_s(self) -> float:
+        """Return how long any of its processes stood ready so far without a processor; 0 where that is not known; blocks."""
+        return self._room.ready_s() if self._room else 0.0
 
     @property
     def ended(self) -> bool:

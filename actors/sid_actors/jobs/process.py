@@ -192,7 +192,9 @@ class _Job:
 
     def handle(self) -> JobHandle:
         """Return the handle for those who watch; only for a job that runs."""
-        self._handle = JobHandle(self._launch.init or self._launch.pid, self._members(), self._limit)
+        self._handle = JobHandle(
+            self._launch.init or self._launch.pid, self._members(), self._limit, self._room
+        )
         return self._handle
 
     async def wait(self) -> None:

@@ -29,12 +29,14 @@ class Seen:
         sockets: Of each open internet socket `STATE address:port`.
         cpu_s: The CPU seconds they used so far, with those of children that ended.
         ready_s: How long each thread, by id, stood ready so far and had no processor, in seconds.
+        any_ready_s: How long any of them did, ended ones too; 0 where that is not known.
     """
 
     states: tuple[str, ...] = ()
     sockets: tuple[str, ...] = ()
     cpu_s: float = 0.0
     ready_s: Mapping[int, float] = field(default_factory=dict)
+    any_ready_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +48,14 @@ class Signs:
         newest: When a file was changed last until then; Unix, seconds.
         changed: How many files are newer than asked.
         ready_s: As in `Seen`.
+        any_ready_s: As in `Seen`.
     """
 
     cpu_s: float = 0.0
     newest: float = 0.0
     changed: int = 0
     ready_s: Mapping[int, float] = field(default_factory=dict)
+    any_ready_s: float = 0.0
 
 
 def at_work(before: Signs, now: Signs, passed_s: float) -> str | None:
@@ -70,9 +74,12 @@ def at_work(before: Signs, now: Signs, passed_s: float) -> str | None:
     wanted = BUSY_SHARE * max(passed_s, SHORTEST_S)
     if used > wanted:
         return "working"
-    # Of several threads the one that waited longest: they may all have waited for the same moment.
+    # Of several threads the one that waited longest: they may all have waited for the same moment. Short commands
+    # take what they waited along when they end; of those the whole job knows, where the kernel keeps its account.
     kept = max(
-        (total - before.ready_s.get(thread, 0.0) for thread, total in now.ready_s.items()), default=0.0
+        now.any_ready_s - before.any_ready_s,
+        *(total - before.ready_s.get(thread, 0.0) for thread, total in now.ready_s.items()),
+        0.0,
     )
     free = 1 - kept / passed_s if passed_s else 1.0
     return "waiting for a processor" if used > wanted * free else None
@@ -106,4 +113,4 @@ def look(seen: Seen, worktree: str | None, since: float) -> Signs:
                         changed += 1
         except OSError:
             continue  # gone meanwhile, or closed to us: no sign either way
-    return Signs(seen.cpu_s, newest, changed, seen.ready_s)
+    return Signs(seen.cpu_s, newest, changed, seen.ready_s, seen.any_ready_s)
