@@ -61,7 +61,9 @@ def in_cgroups(world: World) -> list[str]:
             # One may have gone; the others are looked at all the same.
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 command = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
-                if not re.match(r"(.* sid-job )?(rm -rf -- |\S+ -P -m sid_daemon)", command, re.DOTALL):
+                ours = re.match(r"(.* sid-job )?(rm -rf -- |\S+ -P -m sid_daemon)", command, re.DOTALL)
+                # Without memory it has ended, and has no command line any more by which to tell whose it was.
+                if not ours and "VmSize:" in Path(f"/proc/{pid}/status").read_text():
                     found.append(f"{door.parent.name}: {pid} {command}")
     return found
 
