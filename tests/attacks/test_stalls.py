@@ -256,9 +256,9 @@ SILENT = says(pause_s=600.0)
 PLAYED: dict[str, tuple[Callable[[int], Say], ...]] = {
     "network_timeout": (lambda turn: SILENT, lambda turn: says(calls("view", turn, path="app.py")) if turn < 2 else SILENT),
     "tool_loop": (
-        lambda turn: says(calls("run", turn, command="sleep 0.4; cat app.py")),
-        lambda turn: says(calls("run", turn, command=f"sleep 0.4; grep V{turn % 2} app.py")),
-        lambda turn: says(calls("run", turn, command="sleep 0.3; false")),
+        lambda turn: says(calls("run", turn, command="sleep 0.9; cat app.py")),
+        lambda turn: says(calls("run", turn, command=f"sleep 0.9; grep V{turn % 2} app.py")),
+        lambda turn: says(calls("run", turn, command="sleep 0.8; false")),
     ),
     "stuck_on_permission": (
         lambda turn: says(calls("run", turn, command="printf 'Password: '; sleep 600")),
