@@ -9,7 +9,6 @@ round's end where the settings ask for them; their failure is a line for the use
 from __future__ import annotations
 
 import os
-import shlex
 from dataclasses import dataclass
 
 import pygit2
@@ -24,6 +23,7 @@ from sid_actors.jobs.job import JobLimits, JobSpec
 from sid_actors.jobs.process import run_job
 from sid_protocol.errors import GitError, Refused
 from sid_protocol.ids import improve_branch
+from sid_protocol.locations import shell_word
 
 PUSH_DEADLINE_S = 120.0
 _PASSED = ("PATH", "HOME", "USER", "XDG_CONFIG_HOME", "GH_TOKEN", "GITHUB_TOKEN", "GH_HOST", "GH_CONFIG_DIR")
@@ -107,12 +107,12 @@ async def apply(master: GitMaster, plan: ApplyPlan) -> Applied:
     if plan.kind == "nothing":
         return Applied(plan.old, "true")
     new = plan.head if plan.kind == "fast_forward" else await _merge(master, plan)
-    repository = shlex.quote(master.info.top)
+    repository = shell_word(master.info.top)
     ref = f"refs/heads/{plan.target_branch}"
     if plan.checkout is None:
         async with metadata_lock(master.info.common_dir):
             await trio.to_thread.run_sync(_move, master.info.common_dir, ref, plan.old, new)
-        return Applied(new, f"git -C {repository} update-ref {shlex.quote(ref)} {plan.old} {new}")
+        return Applied(new, f"git -C {repository} update-ref {shell_word(ref)} {plan.old} {new}")
     await _check_place(plan)
     flags = ("--ff-only", "--no-autostash", "--no-stat", "--no-verify-signatures", "--quiet")
     # Not to be ended half-way, by whatever happens to the daemon or to who asked for it.
@@ -125,7 +125,7 @@ async def apply(master: GitMaster, plan: ApplyPlan) -> Applied:
             f"the checkout of {plan.target_branch} cannot be updated: {why}",
             hint=f"commit or stash them, then: {_merge_command(plan.checkout, plan.head)}",
         )
-    return Applied(new, f"git -C {shlex.quote(plan.checkout)} reset --keep {plan.old}")
+    return Applied(new, f"git -C {shell_word(plan.checkout)} reset --keep {plan.old}")
 
 
 async def push(master: GitMaster, goal_slug: str, fork_url: str, commit: str) -> str:
@@ -218,4 +218,4 @@ def _move(common_dir: str, ref: str, old: str, new: str) -> None:
 
 
 def _merge_command(folder: str, commit: str) -> str:
-    return f"git -C {shlex.quote(folder)} merge {commit}"
+    return f"git -C {shell_word(folder)} merge {commit}"

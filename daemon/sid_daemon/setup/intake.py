@@ -10,7 +10,6 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from shlex import quote
 
 import trio
 
@@ -38,7 +37,7 @@ from sid_daemon.store.registry import KnownRun
 from sid_protocol.errors import AlreadyRunning, NoSuchRun, Refused
 from sid_protocol.events import RoundsAsked
 from sid_protocol.ids import goal_slug, improve_branch, topic_slug
-from sid_protocol.locations import track_command
+from sid_protocol.locations import shell_word, track_command
 from sid_protocol.params import InitParams, ReplayParams, StartParams
 from sid_protocol.settings import (
     Settings,
@@ -323,7 +322,7 @@ class Intake:
             if await trio.to_thread.run_sync(_is_another_file, Path(run.root) / DATABASE, root / DATABASE):
                 raise Refused(
                     f"{root} is a copy of the track of run {run_id} in {run.root}",
-                    hint=f"give it a run of its own, with its history: rm {quote(str(root / DATABASE))}*, then again",
+                    hint=f"give it a run of its own, with its history: rm {shell_word(str(root / DATABASE))}*, then again",
                 )
 
     async def _take_over(self, site: Site, params: StartParams) -> KnownRun:

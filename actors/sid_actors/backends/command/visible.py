@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sid_protocol.errors import SettingsInvalid
+from sid_protocol.locations import shell_word
 from sid_protocol.settings import Settings
 
 KEY = "agent_command"
@@ -121,7 +122,7 @@ def _find(name: str, repo: str, path: str) -> Path:
             return Path(os.path.normpath(found))
         what = "is not executable" if found.is_file() else "does not exist"
         hint = (
-            f"chmod +x {shlex.quote(str(found))}"
+            f"chmod +x {shell_word(str(found))}"
             if found.is_file()
             else "write the whole path; no shell expands it"
         )
