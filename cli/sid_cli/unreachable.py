@@ -35,9 +35,8 @@ def unreachable(path: str, error: OSError) -> SidError:
     """
     if isinstance(error, FileNotFoundError | ConnectionRefusedError | NotADirectoryError):
         return no_daemon(path)
-    if isinstance(
-        error, BlockingIOError | TimeoutError
-    ):  # so many wait already that there is no room for one more
+    # So many wait already that there is no room for one more.
+    if isinstance(error, BlockingIOError | TimeoutError):
         return no_answer(path)
     owner = _owner_of_what_is_seen(path)
     if isinstance(error, PermissionError) and owner is not None and owner != os.geteuid():
