@@ -16,8 +16,9 @@ kept under an `archive/…` tag; the rest of the round goes on. A force-kill is 
 in one round end that round as `blocked`.
 
 Signs of life are output, stream events, changed files in the worktree, and CPU time: a twentieth of a processor, of the time in
-which others left it one. On an overloaded machine a program that computes is therefore not silent, however little it gets
-(`waiting for a processor`); one that sleeps or polls is.
+which others left it one. On an overloaded machine a program that computes is therefore not silent (`waiting for a
+processor`), and one that sleeps is. With ten computing programs for each core, one that polls cannot be told for sure from one
+that works; then the hard deadline ends it.
 
 `sictl show ROUND` prints each kill with its reason and the evidence: the last tool and how often it was repeated, what
 the processes were waiting in, the last output (at most 200 characters). `sictl attach --level warning` has the same
